@@ -2,7 +2,7 @@
 // vector. Controls are left out.
 
 const kSkip =
-  "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain";
+  "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain, .toggle, .select, .ends, .row:not(.cross-heads > .row), p:has(> button)";
 const kPadding = 16;
 
 const escape = (text: string) =>
@@ -18,12 +18,19 @@ interface Origin {
 function box(element: Element, style: CSSStyleDeclaration, { x, y }: Origin): string {
   const at = element.getBoundingClientRect();
   if (at.width < 0.5 || at.height < 0.5) return "";
+  const opacity = style.opacity === "1" ? "" : ` opacity="${style.opacity}"`;
+  // The focus is no part of the view, but what is chosen is.
+  const outlined =
+    style.outlineStyle === "solid" && element !== document.activeElement ? parseFloat(style.outlineWidth) : 0;
   const border = parseFloat(style.borderTopWidth),
     even = border > 0 && style.borderTopStyle !== "none" && parseFloat(style.borderLeftWidth) > 0;
   const fill = clear(style.backgroundColor) ? "none" : style.backgroundColor;
   let out = "";
   if (fill !== "none" || even) {
-    out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="${round(Math.min(parseFloat(style.borderTopLeftRadius) || 0, at.height / 2))}" fill="${fill}"${even ? ` stroke="${style.borderTopColor}" stroke-width="${border}"` : ""}/>`;
+    out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="${round(Math.min(parseFloat(style.borderTopLeftRadius) || 0, at.height / 2))}" fill="${fill}"${even ? ` stroke="${style.borderTopColor}" stroke-width="${border}"` : ""}${opacity}/>`;
+  }
+  if (outlined > 0) {
+    out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="4" fill="none" stroke="${style.outlineColor}" stroke-width="${outlined}"/>`;
   }
   if (!even && parseFloat(style.borderBottomWidth) > 0 && style.borderBottomStyle !== "none") {
     out += `<line x1="${round(at.left - x)}" x2="${round(at.right - x)}" y1="${round(at.bottom - y)}" y2="${round(at.bottom - y)}" stroke="${style.borderBottomColor}"/>`;
@@ -46,10 +53,25 @@ function texts(node: Text, style: CSSStyleDeclaration, { x, y }: Origin): string
     else lines.push({ text: match[0], left: at.left, top: at.top, bottom: at.bottom });
   }
   const size = parseFloat(style.fontSize);
+  let attributes = `font-size="${round(size)}" fill="${style.color}"`;
+  if (Number(style.fontWeight) > 500) attributes += ' font-weight="600"';
+  if (style.fontStyle === "italic") attributes += ' font-style="italic"';
+  if (style.textDecorationLine === "line-through") attributes += ' text-decoration="line-through"';
+  if (style.fontFamily !== getComputedStyle(document.body).fontFamily) {
+    attributes += ` font-family="${escape(style.fontFamily)}"`;
+  }
+  if (style.writingMode.startsWith("vertical")) {
+    // Turned to be read from below, as the names of columns are.
+    range.selectNodeContents(node);
+    const at = range.getBoundingClientRect();
+    if (!at.height) return "";
+    const place = `${round((at.left + at.right) / 2 + 0.34 * size - x)} ${round(at.bottom - y)}`;
+    return `<text transform="translate(${place}) rotate(-90)" ${attributes}>${escape(content.trim())}</text>`;
+  }
   return lines
     .map(({ text, left, top, bottom }) => {
       const baseline = (top + bottom) / 2 + 0.34 * size;
-      return `<text x="${round(left - x)}" y="${round(baseline - y)}" font-size="${round(size)}" fill="${style.color}"${Number(style.fontWeight) > 500 ? ' font-weight="600"' : ""}${style.fontStyle === "italic" ? ' font-style="italic"' : ""}>${escape(text)}</text>`;
+      return `<text x="${round(left - x)}" y="${round(baseline - y)}" ${attributes}>${escape(text)}</text>`;
     })
     .join("");
 }
@@ -96,6 +118,17 @@ function walk(element: Element, origin: Origin): string {
 
 /** The shown view as an SVG document, and its size in CSS pixels. */
 export function viewAsSvg(root: Element, title: string): { svg: string; width: number; height: number } {
+  // Controls leave no gap: they are gone while the places are measured, which no frame shows.
+  const gone = [...root.querySelectorAll<HTMLElement>(kSkip)];
+  for (const each of gone) each.style.setProperty("display", "none", "important");
+  try {
+    return measured(root, title);
+  } finally {
+    for (const each of gone) each.style.removeProperty("display");
+  }
+}
+
+function measured(root: Element, title: string): { svg: string; width: number; height: number } {
   const at = root.getBoundingClientRect(),
     origin = { x: at.left - kPadding, y: at.top - kPadding };
   const body = walk(root, origin),

@@ -1,7 +1,7 @@
 // The page's client: one transport, a cache of answers, and a hook that gives a view the newest answer. While a call runs,
 // later requests of the same view replace each other; the last one is sent when it ends, so that a slider shows
 // intermediate results and never lags behind by more than one call.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { toBase64 } from "../base64";
 import { encode, type Json, type NamedArray, type Packet } from "../packet";
 import { keyOf } from "./recording";
@@ -170,7 +170,8 @@ export function useCall(request: Request | null): Asked {
       slot.shownKey = key;
     }
   }
-  useEffect(() => pump(slot, () => redraw((n) => n + 1)), [key]);
+  // Before the frame is painted: an ordinary effect would wait for it, at each of the calls that follow from another.
+  useLayoutEffect(() => pump(slot, () => redraw((n) => n + 1)), [key]);
   useEffect(() => {
     if (slot.shownKey !== null) inUse.set(slot, slot.shownKey);
     return () => void inUse.delete(slot);

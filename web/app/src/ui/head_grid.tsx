@@ -47,6 +47,7 @@ export function HeadGrid({
   const full = kName + heads.length * (tile + kGap) - kGap,
     height = blocks.length * (tall + kGap) - kGap;
 
+  // Only what is seen in the maps draws them again: the page is rendered at each stroke and each answer.
   useLayoutEffect(() => {
     if (width <= 0) return;
     const context = fit(canvas.current!, full, height);
@@ -95,7 +96,7 @@ export function HeadGrid({
         }
       }),
     );
-  });
+  }, [photo, attention, query, common, crossed.join(), blocks.join(), tile, full, height, seen]);
 
   const focus = useRef<HTMLDivElement>(null);
   const onKeyDown = (event: KeyboardEvent) => {

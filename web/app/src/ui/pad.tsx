@@ -109,7 +109,8 @@ export function Pad({ drawing, onDraw, onClear }: Props) {
         onPointerMove={(event) => {
           if (!last.current) return;
           // A screen may report several points at once.
-          for (const each of event.getCoalescedEvents?.() ?? [event]) {
+          const points = event.getCoalescedEvents?.() ?? [];
+          for (const each of points.length ? points : [event]) {
             const to = pointOf(each);
             latest.current = stroke(latest.current, last.current, to, erase);
             last.current = to;

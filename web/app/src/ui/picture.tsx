@@ -118,7 +118,21 @@ export function Picture(props: PictureProps) {
     const line = width > 200 ? 2.5 : 1.5;
     if (pointed >= prefix && pointed !== query) frame(context, ...cell(pointed), 1);
     if (query >= prefix) frame(context, ...cell(query), line);
-  });
+  }, [
+    photo,
+    values,
+    colours,
+    range?.low,
+    range?.high,
+    map,
+    opacity,
+    smooth,
+    query,
+    pointed,
+    crossed.join(),
+    width,
+    seen,
+  ]);
 
   const tokenAt = (event: PointerEvent | MouseEvent): number => {
     const box = element.current!.querySelector("canvas")!.getBoundingClientRect(),

@@ -263,6 +263,7 @@ function BreakEvenMap({ answer, work }: { answer: Packet; work: Workload }) {
             <polyline points={line.join(" ")} vector-effect="non-scaling-stroke" />
           </svg>
           <span class="here" style={{ left: `${100 * x}%`, bottom: `${100 * y}%` }}>
+            <i />
             <b>this model</b>
           </span>
         </div>
