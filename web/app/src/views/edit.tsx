@@ -7,6 +7,7 @@ import { theClient } from "../transport/client";
 import { Choice, percent, plain, Problem, Slider } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
+import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { Picture } from "../ui/picture";
@@ -161,11 +162,7 @@ export function SymmetryView({ bench }: { bench: Bench }) {
           swapped roles.
         </p>
       </Title>
-      {!possible && (
-        <p class="problem">
-          {model.title} cannot be edited so: {model.attention} attention.
-        </p>
-      )}
+      <Obstacle bench={bench} edit={{ kind: "symmetry", t: 0, blocks: "all", heads: "all" }} />
       <Slider
         label={
           <>
@@ -261,11 +258,7 @@ export function RankView({ bench }: { bench: Bench }) {
           need few.
         </p>
       </Title>
-      {!possible && (
-        <p class="problem">
-          {model.title} cannot be edited so: {model.attention} attention.
-        </p>
-      )}
+      <Obstacle bench={bench} edit={{ kind: "rank", rank: 1, by: "weights", blocks: "all", heads: "all" }} />
       <Slider
         label="Directions kept in each head"
         value={rank}

@@ -9,6 +9,7 @@ import type { NamedArray, Packet } from "../packet";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
 import { percent, Problem, Slider, WK, WQ } from "../ui/controls";
+import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { Picture } from "../ui/picture";
 import { BlockAndHead, More, Title } from "./view";
@@ -50,11 +51,7 @@ export function GaugeView({ bench }: { bench: Bench }) {
           like, and not one score does. So the numbers in {WQ} or {WK} alone mean nothing; only their product does.
         </p>
       </Title>
-      {!possible && (
-        <p class="problem">
-          {model.title} cannot be edited so: {model.attention} attention.
-        </p>
-      )}
+      <Obstacle bench={bench} edit={{ kind: "gauge", strength: 0.5, seed: 1, blocks: "all", heads: "all" }} />
       <div class="controls">
         <Slider
           label="Strength of A"

@@ -6,7 +6,9 @@ import { labelOf, tokenName } from "../model";
 import { set } from "../state";
 import { theClient } from "../transport/client";
 import { percent, Problem, Select, signed, Toggle } from "../ui/controls";
+import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
+import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { More, Title } from "./view";
@@ -141,10 +143,25 @@ export function KnockoutView({ bench }: { bench: Bench }) {
           </p>
         </>
       ) : (
-        <p class="problem">
-          This model has no classifier. Heads and tokens can still be taken out: their maps change in the other views.
-        </p>
+        <>
+          <p class="note">
+            This model has no classifier, so there is no logit to change. Click a head to take it out: the maps of later
+            blocks follow.
+          </p>
+          {seen && pass.attention && (
+            <HeadGrid
+              seen={seen}
+              attention={pass.attention}
+              query={query}
+              block={block}
+              head={head}
+              crossed={s.cutHeads}
+              onPick={(b, h) => (typeof h === "number" ? toggle(b, h) : set({ block: b, head: h }))}
+            />
+          )}
+        </>
       )}
+      <Obstacle bench={bench} edit={{ kind: "head", block: 0, head: 0 }} />
       <Problem error={error} />
       <section>
         <h2>Hide tokens</h2>
