@@ -15,7 +15,9 @@ function oneFile(): Plugin {
       let html = String(page.source);
       for (const [name, part] of Object.entries(bundle)) {
         if (part.type === "chunk") {
-          const text = part.code.replace(/<\/script/gi, "<\\/script").replace(/<!--/g, "<\\!--");
+          const text = `/*\nPart of this script is Preact:\n\n${licence}*/\n${part.code}`
+            .replace(/<\/script/gi, "<\\/script")
+            .replace(/<!--/g, "<\\!--");
           html = html.replace(new RegExp(`\\s*<script[^>]*src="[^"]*${part.fileName}"[^>]*></script>`), "");
           html = html.replace("</body>", () => `<script type="module" id="program">${text}</script>\n</body>`);
         } else if (name.endsWith(".css")) {
@@ -55,6 +57,7 @@ function policyOf(html: string): string {
   ].join("; ");
 }
 
+const licence = readFileSync("node_modules/preact/LICENSE", "utf8");
 const version = /project\(\s*qkv\s+VERSION\s+([\d.]+)/i.exec(readFileSync("../../CMakeLists.txt", "utf8"))?.[1] ?? "";
 
 export default defineConfig(({ mode }) => ({

@@ -5,6 +5,7 @@ import { fromStrokes } from "../../drawing";
 import { f32, u8, type Json, type NamedArray, type Packet } from "../../packet";
 import { EngineError, type Transport } from "../transport";
 import { kDigits } from "./digits";
+import { plan } from "./plan";
 import { encodePng } from "./png";
 import { translate } from "./translate";
 import {
@@ -407,74 +408,7 @@ export class MockTransport implements Transport {
   }
 
   on_plan(_: Vit, json: Json): Packet {
-    const D = kWidth,
-      E = kEach,
-      H = kHeads,
-      N = kN,
-      Q = json.queries === "all" ? N : (json.queries as number);
-    const costs: [string, [string, number][]][] = [
-      [
-        "projected",
-        [
-          ["queries", Q * D * D],
-          ["keys", N * D * D],
-          ["values", N * D * D],
-          ["attention", 2 * Q * N * D],
-          ["outputs", Q * D * D],
-        ],
-      ],
-      [
-        "absorbed",
-        [
-          ["queries", Q * D * D],
-          ["W_K", Q * D * D],
-          ["attention", 2 * Q * N * D * H],
-          ["W_V", Q * D * D],
-          ["outputs", Q * D * D],
-        ],
-      ],
-      [
-        "merged",
-        [
-          ["queries", Q * D * D * H],
-          ["attention", 2 * Q * N * D * H],
-          ["outputs", Q * D * D * H],
-        ],
-      ],
-    ];
-    const rows = costs.map(([order, steps]) => {
-      const all = steps.reduce((sum, [, cost]) => sum + cost, 0);
-      return {
-        order,
-        multiply_adds: all,
-        bytes: all / 8,
-        beforehand: order === "merged" ? 2 * D * D * E * H : 0,
-        steps: steps.map(([what, multiply_adds]) => ({ what, multiply_adds })),
-      };
-    });
-    const tokens = 41,
-      widths = 48,
-      n = (r: number) => 2 ** (-5 + (10 * r) / (tokens - 1)),
-      e = (c: number) => (1.5 * (c + 1)) / widths;
-    const ratio = numbers(
-      tokens * widths,
-      (i) => (1 + n(Math.floor(i / widths))) / (2 * e(i % widths) + n(Math.floor(i / widths)) * e(i % widths)),
-    );
-    return {
-      json: {
-        rows,
-        workload: { queries: Q, tokens: N, width: D, heads: H, head_width: E, depth: 4, linear: true },
-        cheapest: { scores: "projected", outputs: Q < 9 ? "absorbed" : "projected" },
-        merging_pays_above: (D + N) / (2 * D + N),
-        head_share: E / D,
-        absorbing_pays_below: (N * D * E) / (D * E + N * (D - E)),
-      },
-      arrays: {
-        ratio: f32(ratio, [tokens, widths]),
-        tokens_by_width: f32(numbers(tokens, n)),
-        head_by_width: f32(numbers(widths, e)),
-      },
-    };
+    return plan(json.queries);
   }
 
   on_smooth(vit: Vit, json: Json): Packet {
