@@ -10,22 +10,30 @@ function oneFile(): Plugin {
     name: "qkv-one-file",
     enforce: "post",
     generateBundle(_, bundle) {
-      const page = bundle["index.html"];
+      const page = Object.values(bundle).find(({ fileName }) => fileName.endsWith(".html"));
       if (page?.type !== "asset") return;
       let html = String(page.source);
       for (const [name, part] of Object.entries(bundle)) {
         if (part.type === "chunk") {
-          const text = part.code.replace(/<\/script/gi, "<\\/script").replace(/<!--/g, "<\\!--");
+          const text = `/*\nPart of this script is Preact:\n\n${licence}*/\n${part.code}`
+            .replace(/<\/script/gi, "<\\/script")
+            .replace(/<!--/g, "<\\!--");
           html = html.replace(new RegExp(`\\s*<script[^>]*src="[^"]*${part.fileName}"[^>]*></script>`), "");
           html = html.replace("</body>", () => `<script type="module" id="program">${text}</script>\n</body>`);
         } else if (name.endsWith(".css")) {
-          html = html.replace(new RegExp(`<link[^>]*href="[^"]*${part.fileName}"[^>]*>`), () => `<style id="style">${part.source}</style>`);
+          html = html.replace(
+            new RegExp(`<link[^>]*href="[^"]*${part.fileName}"[^>]*>`),
+            () => `<style id="style">${part.source}</style>`,
+          );
         } else {
           continue;
         }
         delete bundle[name];
       }
-      page.source = html.replace("<meta charset=\"utf-8\">", (charset) => `${charset}\n    <meta http-equiv="Content-Security-Policy" content="${policyOf(html)}">`);
+      page.source = html.replace(
+        '<meta charset="utf-8">',
+        (charset) => `${charset}\n    <meta http-equiv="Content-Security-Policy" content="${policyOf(html)}">`,
+      );
     },
   };
 }
@@ -33,20 +41,31 @@ function oneFile(): Plugin {
 // What the page may do: run its own script, speak to its own server or worker, show pictures that it made. 'wasm-unsafe-eval'
 // is what browsers ask for to compile WebAssembly; nothing evaluates text.
 function policyOf(html: string): string {
-  const hash = (tag: string) => [...html.matchAll(new RegExp(`<${tag}[^>]* id="(?:program|style)">([\\s\\S]*?)</${tag}>`, "g"))]
-    .map(([, text]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`).join(" ");
+  const hash = (tag: string) =>
+    [...html.matchAll(new RegExp(`<${tag}[^>]* id="(?:program|style)">([\\s\\S]*?)</${tag}>`, "g"))]
+      .map(([, text]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
+      .join(" ");
   return [
-    "default-src 'none'", `script-src 'self' 'wasm-unsafe-eval' ${hash("script")}`, `style-src ${hash("style")}`, "img-src 'self' data: blob:",
-    "connect-src 'self' data: blob:", "worker-src 'self' blob:", "base-uri 'none'", "form-action 'none'",
+    "default-src 'none'",
+    `script-src 'self' 'wasm-unsafe-eval' ${hash("script")}`,
+    `style-src ${hash("style")}`,
+    "img-src 'self' data: blob:",
+    "connect-src 'self' data: blob:",
+    "worker-src 'self' blob:",
+    "base-uri 'none'",
+    "form-action 'none'",
   ].join("; ");
 }
 
+const licence = readFileSync("node_modules/preact/LICENSE", "utf8");
 const version = /project\(\s*qkv\s+VERSION\s+([\d.]+)/i.exec(readFileSync("../../CMakeLists.txt", "utf8"))?.[1] ?? "";
 
 export default defineConfig(({ mode }) => ({
   base: "./",
   define: { __VERSION__: JSON.stringify(version) },
-  resolve: { alias: { "#mock": new URL(`src/transport/mock/${mode === "mock" ? "mock" : "none"}.ts`, import.meta.url).pathname } },
+  resolve: {
+    alias: { "#mock": new URL(`src/transport/mock/${mode === "mock" ? "mock" : "none"}.ts`, import.meta.url).pathname },
+  },
   server: { fs: { allow: ["../.."] } },
   plugins: [oneFile()],
   build: {
@@ -55,7 +74,8 @@ export default defineConfig(({ mode }) => ({
     modulePreload: false,
     cssCodeSplit: false,
     chunkSizeWarningLimit: 8000,
-    rollupOptions: { output: { codeSplitting: false } },
+    emptyOutDir: mode !== "attend",
+    rollupOptions: { input: mode === "attend" ? "attend.html" : "index.html", output: { codeSplitting: false } },
   },
   test: { include: ["tests/unit/*.test.ts"] },
 }));

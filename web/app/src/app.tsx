@@ -9,6 +9,7 @@ import { startTour, Tour } from "./tour";
 import { theClient, useAnswer } from "./transport/client";
 import { Problem, Select } from "./ui/controls";
 import { takeFile } from "./ui/panel";
+import { ThemeButton } from "./ui/theme";
 import { AttentionView } from "./views/attention";
 import { RankView, SymmetryView } from "./views/edit";
 import { GaugeView } from "./views/gauge";
@@ -22,9 +23,35 @@ import { WordsView } from "./views/words";
 
 type View = (props: { bench: Bench }) => ComponentChildren;
 const kMenu: [string, [ViewName, string, View][]][] = [
-  ["Look", [["attention", "Attention", AttentionView], ["rollout", "Rollout", RolloutView], ["relevance", "Relevance", RelevanceView], ["similarity", "Similarity", SimilarityView], ["colours", "Colours", ColoursView]]],
-  ["Take apart", [["heads", "Heads", HeadsView], ["gauge", "Gauge", GaugeView], ["symmetry", "Symmetry", SymmetryView], ["rank", "Rank", RankView], ["knockout", "Knock out", KnockoutView], ["twins", "Twins", TwinsView]]],
-  ["Understand", [["steps", "From smoothing to attention", StepsView], ["words", "Words on pictures", WordsView], ["planner", "Planner", PlannerView]]],
+  [
+    "Look",
+    [
+      ["attention", "Attention", AttentionView],
+      ["rollout", "Rollout", RolloutView],
+      ["relevance", "Relevance", RelevanceView],
+      ["similarity", "Similarity", SimilarityView],
+      ["colours", "Colours", ColoursView],
+    ],
+  ],
+  [
+    "Take apart",
+    [
+      ["heads", "Heads", HeadsView],
+      ["gauge", "Gauge", GaugeView],
+      ["symmetry", "Symmetry", SymmetryView],
+      ["rank", "Rank", RankView],
+      ["knockout", "Knock out", KnockoutView],
+      ["twins", "Twins", TwinsView],
+    ],
+  ],
+  [
+    "Understand",
+    [
+      ["steps", "From smoothing to attention", StepsView],
+      ["words", "Words on pictures", WordsView],
+      ["planner", "Planner", PlannerView],
+    ],
+  ],
 ];
 const kViewOf = new Map(kMenu.flatMap(([, views]) => views.map(([name, , view]): [ViewName, View] => [name, view])));
 /** Views that need no model of pictures. */
@@ -41,7 +68,13 @@ class Boundary extends Component<{ children: ComponentChildren; on: string }, { 
     this.setState({ error });
   }
   render() {
-    return this.state.error ? <p class="problem" role="alert">This view failed: {this.state.error.message}</p> : this.props.children;
+    return this.state.error ? (
+      <p class="problem" role="alert">
+        This view failed: {this.state.error.message}
+      </p>
+    ) : (
+      this.props.children
+    );
   }
 }
 
@@ -49,40 +82,73 @@ export function App() {
   const catalogue = useAnswer("models", {});
   const parsed = useMemo(() => catalogue.answer && catalogueOf(catalogue.answer), [catalogue.answer]);
   const s = useStore();
-  useEffect(() => {
-    if (s.theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = s.theme;
-  }, [s.theme]);
   if (!parsed) {
     return (
       <main class="start">
         <h1>qkv explorer</h1>
-        {catalogue.error ? <><Problem error={catalogue.error} /><button type="button" onClick={() => location.reload()}>Try again</button></> : <p role="status">Starting the engine…</p>}
+        {catalogue.error ? (
+          <>
+            <Problem error={catalogue.error} />
+            <button type="button" onClick={() => location.reload()}>
+              Try again
+            </button>
+          </>
+        ) : (
+          <p role="status">Starting the engine…</p>
+        )}
       </main>
     );
   }
   const images = parsed.models.filter(isImage);
   const model = images.find(({ id }) => id === s.model) ?? images[0];
-  if (!model) return <main class="start"><h1>qkv explorer</h1><p class="problem">No model of pictures is open. Start the explorer with one: qkv explore -m FOLDER</p></main>;
+  if (!model)
+    return (
+      <main class="start">
+        <h1>qkv explorer</h1>
+        <p class="problem">No model of pictures is open. Start the explorer with one: qkv explore -m FOLDER</p>
+      </main>
+    );
   return <Explorer s={s} catalogue={parsed} model={model} />;
 }
 
 function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalogue; model: Model }) {
-  const image = useImage(catalogue, chosen, s.picture), { seen } = image;
+  const image = useImage(catalogue, chosen, s.picture),
+    { seen } = image;
   const model = seen?.model ?? chosen;
   const wanted = useMemo(() => editsOf(s), [s.t, s.rank, s.rankBy, s.cutHeads, s.cutTokens]);
   // An edit that this model cannot have is left out, and the view says so.
   const edits = useMemo(() => wanted.filter(({ kind }) => model.exact.includes(kind)), [wanted, model]);
   const block = blockOf(model, s.block);
-  const pass = usePass(seen, edits, block), base = usePass(seen, kNone, block);
-  const bench: Bench = { s, catalogue, model, seen, pass, base, edits, query: queryOf(model, s.query), block, head: headOf(model, s.head) };
+  const pass = usePass(seen, edits, block),
+    base = usePass(seen, kNone, block);
+  const bench: Bench = {
+    s,
+    catalogue,
+    model,
+    seen,
+    pass,
+    base,
+    edits,
+    query: queryOf(model, s.query),
+    block,
+    head: headOf(model, s.head),
+  };
   const View = kViewOf.get(s.view) ?? AttentionView;
   const recorded = theClient().transport.kind === "recording";
   useDrops();
   useViewFocus(s.view);
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("#main")?.focus(); }}>Skip to the view</a>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          document.querySelector<HTMLElement>("#main")?.focus();
+        }}
+      >
+        Skip to the view
+      </a>
       <Header s={s} catalogue={catalogue} model={chosen} recorded={recorded} />
       {(image.busy || pass.busy) && <div class="progress" role="progressbar" aria-label="The model is computing" />}
       <div class="columns">
@@ -90,13 +156,29 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
         <main id="main" tabIndex={-1}>
           {edits.length > 0 && <Edited bench={bench} />}
           <Problem error={image.error} />
-          <Boundary on={s.view}>{seen || kNoPicture.has(s.view) || !image.error ? <View key={s.view} bench={bench} /> : null}</Boundary>
+          <Boundary on={s.view}>
+            {seen || kNoPicture.has(s.view) || !image.error ? <View key={s.view} bench={bench} /> : null}
+          </Boundary>
         </main>
       </div>
       <footer>
         <span>qkv {__VERSION__}</span>
-        {pass.milliseconds > 0 && !recorded && <span title="Time of one pass in the engine, and from the request to its answer">pass {pass.milliseconds.toFixed(pass.milliseconds < 10 ? 1 : 0)} ms{pass.answer && pass.answer.took > 0 ? `, answer ${pass.answer.took.toFixed(0)} ms` : ""}</span>}
-        <span>{{ server: "computed by the server", browser: "computed in this browser", recording: "a kept view, without an engine", mock: "stand-in engine" }[theClient().transport.kind]}</span>
+        {pass.milliseconds > 0 && !recorded && (
+          <span title="Time of one pass in the engine, and from the request to its answer">
+            pass {pass.milliseconds.toFixed(pass.milliseconds < 10 ? 1 : 0)} ms
+            {pass.answer && pass.answer.took > 0 ? `, answer ${pass.answer.took.toFixed(0)} ms` : ""}
+          </span>
+        )}
+        <span>
+          {
+            {
+              server: "computed by the server",
+              browser: "computed in this browser",
+              recording: "a kept view, without an engine",
+              mock: "stand-in engine",
+            }[theClient().transport.kind]
+          }
+        </span>
       </footer>
       <Tour />
     </>
@@ -104,20 +186,55 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
 }
 const kNone: [] = [];
 
-function Header({ s, catalogue, model, recorded }: { s: State; catalogue: Catalogue; model: Model; recorded: boolean }) {
+function Header({
+  s,
+  catalogue,
+  model,
+  recorded,
+}: {
+  s: State;
+  catalogue: Catalogue;
+  model: Model;
+  recorded: boolean;
+}) {
   const images = catalogue.models.filter(isImage);
-  const themes = ["auto", "light", "dark"] as const;
   return (
     <header class="top">
-      <a class="brand" href="#" onClick={(event) => { event.preventDefault(); set({ view: "attention" }); }}>
-        <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M1 1h4v4H1zM6 6h4v4H6zM11 11h4v4h-4z" /><path class="pale" d="M6 1h4v4H6zM11 6h4v4h-4z" /></svg>
+      <a
+        class="brand"
+        href="#"
+        onClick={(event) => {
+          event.preventDefault();
+          set({ view: "attention" });
+        }}
+      >
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M1 1h4v4H1zM6 6h4v4H6zM11 11h4v4h-4z" />
+          <path class="pale" d="M6 1h4v4H6zM11 6h4v4h-4z" />
+        </svg>
         <b>qkv</b> explorer
       </a>
-      {images.length > 1 && !recorded ? <Select label="Model" hideLabel value={model.id} options={images.map(({ id, title }) => [id, title])} onChange={(id) => set({ model: id, query: -1, held: false, pointed: -1, klass: -1, block: -1, pad: false, ...kNoEdits })} /> : <span class="note">{model.title}</span>}
+      {images.length > 1 && !recorded ? (
+        <Select
+          label="Model"
+          hideLabel
+          value={model.id}
+          options={images.map(({ id, title }) => [id, title])}
+          onChange={(id) =>
+            set({ model: id, query: -1, held: false, pointed: -1, klass: -1, block: -1, pad: false, ...kNoEdits })
+          }
+        />
+      ) : (
+        <span class="note">{model.title}</span>
+      )}
       {!recorded && <OpenModel />}
       <span class="space" />
-      {!recorded && !model.photo && <button type="button" class="tour-start" onClick={startTour}>Tour</button>}
-      <button type="button" aria-label={`Colours of the page: ${s.theme}. Switch.`} title="Light, dark, or as the system" onClick={() => set({ theme: themes[(themes.indexOf(s.theme) + 1) % 3] })}><span aria-hidden="true">{{ auto: "◐", light: "☀", dark: "☾" }[s.theme]}</span> <span class="word">{s.theme}</span></button>
+      {!recorded && !model.photo && (
+        <button type="button" class="tour-start" onClick={startTour}>
+          Tour
+        </button>
+      )}
+      <ThemeButton theme={s.theme} />
     </header>
   );
 }
@@ -140,8 +257,21 @@ function OpenModel() {
   };
   return (
     <>
-      <button type="button" title="config.json and model.safetensors; they never leave this browser" onClick={() => input.current!.click()}>Open a model…</button>
-      <input ref={input} type="file" multiple hidden aria-label="Files of a model" onChange={(event) => void open([...(event.currentTarget.files ?? [])])} />
+      <button
+        type="button"
+        title="config.json and model.safetensors; they never leave this browser"
+        onClick={() => input.current!.click()}
+      >
+        Open a model…
+      </button>
+      <input
+        ref={input}
+        type="file"
+        multiple
+        hidden
+        aria-label="Files of a model"
+        onChange={(event) => void open([...(event.currentTarget.files ?? [])])}
+      />
       <Problem error={error} />
     </>
   );
@@ -152,7 +282,8 @@ function Menu({ view }: { view: ViewName }) {
   useEffect(() => {
     // On a narrow screen the menu is one line that scrolls.
     const current = nav.current?.querySelector<HTMLElement>("[aria-current]");
-    if (nav.current && current && nav.current.scrollWidth > nav.current.clientWidth) nav.current.scrollLeft = current.offsetLeft - nav.current.clientWidth / 2 + current.offsetWidth / 2;
+    if (nav.current && current && nav.current.scrollWidth > nav.current.clientWidth)
+      nav.current.scrollLeft = current.offsetLeft - nav.current.clientWidth / 2 + current.offsetWidth / 2;
   }, [view]);
   return (
     <nav class="menu-of-views" aria-label="Views" ref={nav}>
@@ -161,7 +292,18 @@ function Menu({ view }: { view: ViewName }) {
           <h2>{group}</h2>
           <ul>
             {views.map(([name, title]) => (
-              <li key={name}><a href={`#view=${name}`} aria-current={view === name ? "page" : undefined} onClick={(event) => { event.preventDefault(); set({ view: name, ...(name === "attention" ? {} : { pad: false }) }); }}>{title}</a></li>
+              <li key={name}>
+                <a
+                  href={`#view=${name}`}
+                  aria-current={view === name ? "page" : undefined}
+                  onClick={(event) => {
+                    event.preventDefault();
+                    set({ view: name, ...(name === "attention" ? {} : { pad: false }) });
+                  }}
+                >
+                  {title}
+                </a>
+              </li>
             ))}
           </ul>
         </div>
@@ -179,7 +321,10 @@ function Edited({ bench: { s, edits } }: { bench: Bench }) {
   ].filter(Boolean);
   return (
     <p class="edited" data-not-kept={edits.length ? undefined : ""}>
-      <span>The model is edited: {parts.join(", ")}.</span> <button type="button" onClick={() => set(kNoEdits)}>As trained</button>
+      <span>The model is edited: {parts.join(", ")}.</span>{" "}
+      <button type="button" onClick={() => set(kNoEdits)}>
+        As trained
+      </button>
     </p>
   );
 }
@@ -187,7 +332,8 @@ function Edited({ bench: { s, edits } }: { bench: Bench }) {
 // Images dropped on the page or pasted into it.
 function useDrops(): void {
   useEffect(() => {
-    const imageOf = (files: FileList | undefined | null) => [...(files ?? [])].find((file) => file.type.startsWith("image/"));
+    const imageOf = (files: FileList | undefined | null) =>
+      [...(files ?? [])].find((file) => file.type.startsWith("image/"));
     const over = (event: DragEvent) => {
       if (event.dataTransfer?.types.includes("Files")) {
         event.preventDefault();
@@ -223,7 +369,8 @@ function useViewFocus(view: ViewName): void {
   const first = useRef(true);
   useEffect(() => {
     if (first.current) first.current = false;
-    else if (!document.body.classList.contains("touring")) document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+    else if (!document.body.classList.contains("touring"))
+      document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
     document.title = `${document.querySelector("main h1")?.textContent ?? "qkv"} – qkv explorer`;
   }, [view]);
 }

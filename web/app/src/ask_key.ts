@@ -5,18 +5,23 @@ export function askKey(rejected: boolean): Promise<string | null> {
   const dialog = document.createElement("dialog");
   dialog.className = "key";
   dialog.setAttribute("aria-labelledby", "key-title");
-  const form = document.createElement("form"), title = document.createElement("h2"), text = document.createElement("p");
+  const form = document.createElement("form"),
+    title = document.createElement("h2"),
+    text = document.createElement("p");
   form.method = "dialog";
   title.id = "key-title";
   title.textContent = "This server asks for an API key";
   text.textContent = rejected ? "The server refused that key." : "It is kept for this tab only.";
   if (rejected) text.className = "problem";
-  const label = document.createElement("label"), input = document.createElement("input");
+  const label = document.createElement("label"),
+    input = document.createElement("input");
   label.append("API key", input);
   input.type = "password";
   input.autocomplete = "off";
   input.required = true;
-  const row = document.createElement("div"), cancel = document.createElement("button"), send = document.createElement("button");
+  const row = document.createElement("div"),
+    cancel = document.createElement("button"),
+    send = document.createElement("button");
   row.className = "row";
   cancel.type = "button";
   cancel.textContent = "Cancel";

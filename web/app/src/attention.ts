@@ -1,5 +1,6 @@
 // Attention of a pass: bytes and a scale for each row, decoded a row at a time when a map is drawn.
 // weight = scale · (byte / 255)².
+import { kAllPatches } from "./model";
 import type { Packet } from "./packet";
 
 const square = Float32Array.from({ length: 256 }, (_, i) => (i / 255) ** 2);
@@ -17,6 +18,8 @@ export class Attention {
     shape: number[],
     /** The model's block of each of the L. */
     readonly which: number[] = Array.from({ length: shape[0] }, (_, i) => i),
+    /** Tokens before the patches. */
+    private readonly prefix = 0,
   ) {
     [this.blocks, this.heads, this.rows, this.columns] = shape;
     if (scales.length !== this.blocks * this.heads * this.rows || bytes.length !== scales.length * this.columns) {
@@ -25,10 +28,10 @@ export class Attention {
   }
 
   /** The attention of an answer, or null if it has none. `blocks` are those of the request. */
-  static of(answer: Packet, blocks?: number[]): Attention | null {
+  static of(answer: Packet, blocks?: number[], prefix = 0): Attention | null {
     const { attention, scales } = answer.arrays;
     if (!attention || !scales) return null;
-    return new Attention(attention.data as Uint8Array, scales.data as Float32Array, attention.shape, blocks);
+    return new Attention(attention.data as Uint8Array, scales.data as Float32Array, attention.shape, blocks, prefix);
   }
 
   has(block: number): boolean {
@@ -47,9 +50,21 @@ export class Attention {
     }
   }
 
-  /** Weights [columns] of a query, of one head or over the heads of a block. Zeros if the block is not there. */
+  /**
+   * Weights [columns] of a query, of one head or over the heads of a block; of kAllPatches their mean. Zeros if the block
+   * is not there.
+   */
   row(block: number, head: Head, query: number, to = new Float32Array(this.columns)): Float32Array {
     to.fill(0);
+    if (query === kAllPatches) {
+      const one = new Float32Array(this.columns),
+        patches = this.rows - this.prefix;
+      for (let q = this.prefix; q < this.rows; ++q) {
+        this.row(block, head, q, one);
+        for (let k = 0; k < to.length; ++k) to[k] += one[k] / patches;
+      }
+      return to;
+    }
     const at = this.which.indexOf(block);
     if (at < 0 || query < 0 || query >= this.rows) return to;
     if (typeof head === "number") {
@@ -63,7 +78,8 @@ export class Attention {
 
   /** Mean over queries of half the sum of |a − b|: 0 if both attend alike, 1 if to disjoint tokens. */
   drift(other: Attention, block: number, head: number): number {
-    const a = new Float32Array(this.columns), b = new Float32Array(this.columns);
+    const a = new Float32Array(this.columns),
+      b = new Float32Array(this.columns);
     let sum = 0;
     for (let q = 0; q < this.rows; ++q) {
       this.row(block, head, q, a);

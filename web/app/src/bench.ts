@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Attention, type Head } from "./attention";
 import type { Seen } from "./image";
 import type { Catalogue, Model } from "./model";
-import { tokensOf } from "./model";
+import { kAllPatches, tokensOf } from "./model";
 import type { Edit, State } from "./state";
 import { useAnswer, type Asked } from "./transport/client";
 
@@ -38,7 +38,8 @@ export interface Bench {
 }
 
 function softmax(logits: Float32Array): Float32Array {
-  let most = -Infinity, sum = 0;
+  let most = -Infinity,
+    sum = 0;
   for (const x of logits) most = Math.max(most, x);
   const scores = logits.map((x) => Math.exp(x - most));
   for (const x of scores) sum += x;
@@ -51,13 +52,18 @@ export const blocksFor = (model: Model, block: number): "all" | number[] =>
 /** A pass of this model on this picture; null asks nothing. */
 export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
   const blocks = seen && blocksFor(seen.model, block);
-  const asked = useAnswer("pass", seen && { model: seen.model.id, image: seen.id, blocks, ...(edits.length ? { edits } : {}) });
+  const asked = useAnswer(
+    "pass",
+    seen && { model: seen.model.id, image: seen.id, blocks, ...(edits.length ? { edits } : {}) },
+  );
   const { answer } = asked;
   const own = answer && seen && asked.request?.model === seen.model.id ? answer : null;
   const decoded = useMemo(() => {
     const which = own && asked.request?.blocks;
     const logits = (own?.arrays.logits?.data as Float32Array | undefined) ?? null;
-    const attention = own ? Attention.of(own, Array.isArray(which) ? (which as number[]) : undefined) : null;
+    const attention = own
+      ? Attention.of(own, Array.isArray(which) ? (which as number[]) : undefined, seen?.model.prefix.length)
+      : null;
     return {
       // The last picture's maps stay until the new ones are there, unless their patches are others.
       attention: attention && seen && attention.columns === tokensOf(seen.model) ? attention : null,
@@ -73,8 +79,10 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
 /** The query token: the chosen one, else the first before the patches, else the middle patch. */
 export function queryOf(model: Model, chosen: number): number {
   const tokens = tokensOf(model);
-  if (chosen >= 0 && chosen < tokens) return chosen;
+  if (chosen === kAllPatches || (chosen >= 0 && chosen < tokens)) return chosen;
   return model.prefix.length ? 0 : Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
 }
-export const blockOf = (model: Model, chosen: number) => (chosen >= 0 && chosen < model.blocks ? chosen : model.blocks - 1);
-export const headOf = (model: Model, chosen: Head): Head => (model.heads < 2 ? 0 : typeof chosen === "number" && chosen >= model.heads ? "mean" : chosen);
+export const blockOf = (model: Model, chosen: number) =>
+  chosen >= 0 && chosen < model.blocks ? chosen : model.blocks - 1;
+export const headOf = (model: Model, chosen: Head): Head =>
+  model.heads < 2 ? 0 : typeof chosen === "number" && chosen >= model.heads ? "mean" : chosen;

@@ -15,15 +15,33 @@ export const empty = (height = 28, width = 28): Drawing => ({ height, width, pix
 export const isEmpty = (drawing: Drawing) => drawing.pixels.every((value) => value === 0);
 
 /** The drawing with a stroke from (x0, y0) to (x1, y1), in pixels, of a soft round brush; `erase` takes ink away. */
-export function stroke(drawing: Drawing, from: [number, number], to: [number, number], erase = false, radius?: number): Drawing {
+export function stroke(
+  drawing: Drawing,
+  from: [number, number],
+  to: [number, number],
+  erase = false,
+  radius?: number,
+): Drawing {
   const { height, width } = drawing;
   const reach = radius ?? 0.042 * Math.min(height, width);
   const pixels = drawing.pixels.slice();
-  const [x0, y0] = from, [x1, y1] = to;
-  const dx = x1 - x0, dy = y1 - y0, length = dx * dx + dy * dy;
-  for (let y = Math.max(0, Math.floor(Math.min(y0, y1) - reach - 2)); y <= Math.min(height - 1, Math.max(y0, y1) + reach + 2); ++y) {
-    for (let x = Math.max(0, Math.floor(Math.min(x0, x1) - reach - 2)); x <= Math.min(width - 1, Math.max(x0, x1) + reach + 2); ++x) {
-      const px = x + 0.5 - x0, py = y + 0.5 - y0;
+  const [x0, y0] = from,
+    [x1, y1] = to;
+  const dx = x1 - x0,
+    dy = y1 - y0,
+    length = dx * dx + dy * dy;
+  for (
+    let y = Math.max(0, Math.floor(Math.min(y0, y1) - reach - 2));
+    y <= Math.min(height - 1, Math.max(y0, y1) + reach + 2);
+    ++y
+  ) {
+    for (
+      let x = Math.max(0, Math.floor(Math.min(x0, x1) - reach - 2));
+      x <= Math.min(width - 1, Math.max(x0, x1) + reach + 2);
+      ++x
+    ) {
+      const px = x + 0.5 - x0,
+        py = y + 0.5 - y0;
       const t = length > 0 ? Math.min(1, Math.max(0, (px * dx + py * dy) / length)) : 0;
       const distance = Math.hypot(px - t * dx, py - t * dy);
       const ink = Math.min(1, Math.max(0, (reach + 0.75 - distance) / 1.1));
@@ -51,7 +69,7 @@ export function toText({ height, width, pixels }: Drawing): string {
   const bytes = [height, width];
   const level = (value: number) => Math.round((value / 255) * kLevels);
   // Runs of the ground take a second byte: 0x80 … 0xff in the first means level 0 and up to 128 pixels.
-  for (let i = 0; i < pixels.length; ) {
+  for (let i = 0; i < pixels.length;) {
     const value = level(pixels[i]);
     const longest = value === 0 ? 128 : 8;
     let run = 1;

@@ -1,15 +1,31 @@
 // The state in the page's address, so that a link shows the same view: #view=rank&rank=4&draw=…
 // Only what differs from the defaults is written. A photo of the reader's own is never part of it.
 import { fromText, toText } from "./drawing";
+import { kAllPatches } from "./model";
 import { kDefaults, kViews, type State, type ViewName } from "./state";
 
 /** Names in the address of the numbers of the state. */
 const kNumbers = {
-  tour: "tour", query: "q", block: "block", opacity: "opacity", t: "t", rank: "rank", klass: "class", strength: "strength",
-  seed: "seed", step: "step", sigma: "sigma", temperature: "temperature", queries: "queries",
+  tour: "tour",
+  query: "q",
+  block: "block",
+  opacity: "opacity",
+  t: "t",
+  rank: "rank",
+  klass: "class",
+  strength: "strength",
+  seed: "seed",
+  step: "step",
+  sigma: "sigma",
+  temperature: "temperature",
+  queries: "queries",
 } as const satisfies Partial<Record<keyof State, string>>;
-const kFlags = { smooth: "smooth", common: "common", held: "held", cutting: "cut" } as const satisfies Partial<Record<keyof State, string>>;
-const kTexts = { model: "model", text: "text", rule: "rule", words: "words" } as const satisfies Partial<Record<keyof State, string>>;
+const kFlags = { smooth: "smooth", common: "common", held: "held", cutting: "cut" } as const satisfies Partial<
+  Record<keyof State, string>
+>;
+const kTexts = { model: "model", text: "text", rule: "rule", words: "words" } as const satisfies Partial<
+  Record<keyof State, string>
+>;
 const kLongest = 2000; // characters of a text
 
 export function toHash(state: State): string {
@@ -67,7 +83,9 @@ export function fromHash(hash: string): State {
 
 function clamped(state: State): State {
   const within = (value: number, least: number, most: number) => Math.min(most, Math.max(least, value));
-  for (const key of ["query", "block", "rank", "klass", "seed", "step", "queries", "tour"] as const) state[key] = Math.round(state[key]);
+  for (const key of ["query", "block", "rank", "klass", "seed", "step", "queries", "tour"] as const)
+    state[key] = Math.round(state[key]);
+  if (state.query < 0 && state.query !== kAllPatches) state.query = -1;
   state.t = within(state.t, -1, 1);
   state.step = within(state.step, 0, 5);
   state.rank = Math.max(0, state.rank);

@@ -26,8 +26,21 @@ export function pictureOf(catalogue: Catalogue, model: Model, picture: Picture |
   return model.photo ? null : { kind: "drawn", drawing: kThree };
 }
 
-const kThree = fromStrokes([[[0.3, 0.26], [0.42, 0.19], [0.56, 0.2], [0.64, 0.3], [0.58, 0.42], [0.45, 0.48], [0.6, 0.52], [0.67, 0.64], [0.6, 0.77],
-  [0.45, 0.82], [0.3, 0.76]]]);
+const kThree = fromStrokes([
+  [
+    [0.3, 0.26],
+    [0.42, 0.19],
+    [0.56, 0.2],
+    [0.64, 0.3],
+    [0.58, 0.42],
+    [0.45, 0.48],
+    [0.6, 0.52],
+    [0.67, 0.64],
+    [0.6, 0.77],
+    [0.45, 0.82],
+    [0.3, 0.76],
+  ],
+]);
 
 function requestOf(model: Model, picture: Picture | null): Request | null {
   const recorded = theClient().transport.kind === "recording";
@@ -35,26 +48,51 @@ function requestOf(model: Model, picture: Picture | null): Request | null {
   if (!picture) return null;
   if (picture.kind === "sample") return { name: "image", json: { model: model.id, sample: picture.id } };
   if (picture.kind === "file") {
-    return { name: "image", json: { model: model.id }, arrays: { file: u8(picture.bytes) }, salt: `file ${picture.key}` };
+    return {
+      name: "image",
+      json: { model: model.id },
+      arrays: { file: u8(picture.bytes) },
+      salt: `file ${picture.key}`,
+    };
   }
   const { height, width, pixels } = picture.drawing;
-  return { name: "image", json: { model: model.id }, arrays: { pixels: u8(pixels, [height, width]) }, salt: toText(picture.drawing) };
+  return {
+    name: "image",
+    json: { model: model.id },
+    arrays: { pixels: u8(pixels, [height, width]) },
+    salt: toText(picture.drawing),
+  };
 }
 
 /** The engine's image for this model, and the state of the call. */
-export function useImage(catalogue: Catalogue, model: Model | null, chosen: Picture | null): Asked & { seen: Seen | null } {
-  const request = useMemo(() => model && requestOf(model, pictureOf(catalogue, model, chosen)), [catalogue, model, chosen]);
+export function useImage(
+  catalogue: Catalogue,
+  model: Model | null,
+  chosen: Picture | null,
+): Asked & { seen: Seen | null } {
+  const request = useMemo(
+    () => model && requestOf(model, pictureOf(catalogue, model, chosen)),
+    [catalogue, model, chosen],
+  );
   const asked = useCall(request);
   const { answer } = asked;
   const seen = useMemo(() => {
     if (!answer || !model || asked.request?.model !== model.id) return null;
     const { json, arrays } = answer;
     const grid = json.grid as [number, number];
-    return { id: json.image, photo: json.photo, where: json.where, grid, png: arrays.png?.data, model: { ...model, grid } } as Seen;
+    return {
+      id: json.image,
+      photo: json.photo,
+      where: json.where,
+      grid,
+      png: arrays.png?.data,
+      model: { ...model, grid },
+    } as Seen;
   }, [answer, model]);
   if (request && seen) {
     theClient().remind = async (id) => {
-      if (id === seen.id) await theClient().transport.call(request.name, { json: request.json, arrays: request.arrays ?? {} });
+      if (id === seen.id)
+        await theClient().transport.call(request.name, { json: request.json, arrays: request.arrays ?? {} });
     };
   }
   return { ...asked, seen };

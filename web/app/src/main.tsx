@@ -16,10 +16,12 @@ async function start(): Promise<void> {
   set(fromHash(recording?.hash ?? location.hash));
   setClient(new Client(await chooseTransport(askKey)));
   if (!recording) {
-    let timer = 0, { view } = get();
+    let timer = 0,
+      { view } = get();
     const write = () => {
       // A new view is a new entry of the history, so that Back leads to the last one.
-      const how = get().view === view ? "replaceState" : "pushState", to = toHash(get());
+      const how = get().view === view ? "replaceState" : "pushState",
+        to = toHash(get());
       ({ view } = get());
       if (to !== location.hash) history[how](null, "", location.pathname + location.search + to);
     };
@@ -28,7 +30,8 @@ async function start(): Promise<void> {
       timer = window.setTimeout(write, kHashDelay);
     });
     addEventListener("hashchange", () => {
-      const { picture } = get(), next = fromHash(location.hash);
+      const { picture } = get(),
+        next = fromHash(location.hash);
       // A picture of the reader's own is not in the address.
       ({ view } = next);
       set(picture?.kind === "file" && !next.picture ? { ...next, picture } : next);

@@ -19,6 +19,8 @@ export interface Model {
   classifier: boolean;
   exact: string[];
   parameters: number;
+  block_names?: string[]; // of a page that holds some blocks and heads only
+  head_names?: string[];
   error?: string; // why it cannot be opened; then the rest is missing
 }
 export interface Sample {
@@ -38,17 +40,27 @@ export function catalogueOf({ json }: Packet): Catalogue {
 export const isImage = (model: Model) => !model.error && (model.kind === "image" || model.kind === "towers");
 export const tokensOf = (model: Model) => model.prefix.length + model.grid[0] * model.grid[1];
 
-/** "patch 3, 4" (row, column from 1), or the name of a token before the patches. */
+/** In place of a query token: the mean over the attention of all patches. */
+export const kAllPatches = -2;
+
+/** "all patches (mean)", "patch 3,4" (row, column), or the name of a token before the patches. */
 export function tokenName(model: Model, token: number, grid = model.grid): string {
   const prefix = model.prefix.length;
+  if (token === kAllPatches) return "all patches (mean)";
   if (token < prefix) return `${model.prefix[token]}${/token|register/.test(model.prefix[token]) ? "" : " token"}`;
-  return `patch ${Math.floor((token - prefix) / grid[1]) + 1}, ${((token - prefix) % grid[1]) + 1}`;
+  return `patch ${Math.floor((token - prefix) / grid[1])},${(token - prefix) % grid[1]}`;
 }
+
+// Blocks, heads and patches count from 0, as in qkv's commands, its tables and the names of tensors.
+export const blockName = (model: Model, block: number) => model.block_names?.[block] ?? `block ${block}`;
+export const headName = (model: Model, head: number) => model.head_names?.[head] ?? `head ${head}`;
 
 export const labelOf = (model: Model, index: number) => model.labels?.[index] || `class ${index}`;
 
 /** The samples that suit a model: its own, those of models with the same input, and those of none. */
 export function samplesOf({ models, samples }: Catalogue, model: Model): Sample[] {
-  const alike = new Set(models.filter((each) => isImage(each) && each.input.join() === model.input.join()).map(({ id }) => id));
+  const alike = new Set(
+    models.filter((each) => isImage(each) && each.input.join() === model.input.join()).map(({ id }) => id),
+  );
   return samples.filter((sample) => !sample.model || alike.has(sample.model));
 }

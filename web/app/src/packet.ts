@@ -29,7 +29,8 @@ export function encode({ json, arrays }: Packet): Uint8Array<ArrayBuffer> {
   const table: Record<string, unknown> = {};
   let offset = 0;
   for (const [name, { dtype, shape, data }] of Object.entries(arrays)) {
-    if (product(shape) !== data.length) throw new Error(`packet: array ${name} has ${data.length} values for the shape ${shape}`);
+    if (product(shape) !== data.length)
+      throw new Error(`packet: array ${name} has ${data.length} values for the shape ${shape}`);
     table[name] = { dtype, shape, offset, bytes: data.byteLength };
     offset += padded(data.byteLength);
   }
@@ -52,12 +53,18 @@ function view(buffer: ArrayBuffer, dtype: DType, at: number, count: number): Dat
 }
 
 function decodeArray(buffer: ArrayBuffer, start: number, name: string, entry: unknown): NamedArray {
-  const { dtype, shape, offset, bytes } = (entry ?? {}) as { dtype: DType; shape: number[]; offset: number; bytes: number };
+  const { dtype, shape, offset, bytes } = (entry ?? {}) as {
+    dtype: DType;
+    shape: number[];
+    offset: number;
+    bytes: number;
+  };
   const fail = (what: string): never => {
     throw new Error(`packet: array ${name}: ${what}`);
   };
   if (!Object.hasOwn(kWidth, dtype)) fail(`unknown type ${dtype}`);
-  if (!Array.isArray(shape) || shape.length > kMaxRank || !shape.every((n) => Number.isSafeInteger(n) && n >= 0)) fail("bad shape");
+  if (!Array.isArray(shape) || shape.length > kMaxRank || !shape.every((n) => Number.isSafeInteger(n) && n >= 0))
+    fail("bad shape");
   if (!Number.isSafeInteger(offset) || offset < 0 || offset % 8) fail("bad offset");
   const count = product(shape);
   if (bytes !== count * kWidth[dtype] || start + offset + bytes > buffer.byteLength) fail("does not fit the packet");
@@ -72,6 +79,7 @@ export function decode(buffer: ArrayBuffer): Packet {
   if (4 + length > buffer.byteLength) throw new Error("packet: its JSON does not fit");
   const { arrays: table, ...json } = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Json;
   const arrays: Record<string, NamedArray> = {};
-  for (const [name, entry] of Object.entries((table ?? {}) as Json)) arrays[name] = decodeArray(buffer, start, name, entry);
+  for (const [name, entry] of Object.entries((table ?? {}) as Json))
+    arrays[name] = decodeArray(buffer, start, name, entry);
   return { json, arrays };
 }

@@ -4,9 +4,20 @@ import type { Head } from "./attention";
 import type { Drawing } from "./drawing";
 
 export const kViews = [
-  "attention", "rollout", "relevance", "similarity", "colours", // look
-  "heads", "gauge", "symmetry", "rank", "knockout", "twins", // take apart
-  "steps", "words", "planner", // understand
+  "attention",
+  "rollout",
+  "relevance",
+  "similarity",
+  "colours", // look
+  "heads",
+  "gauge",
+  "symmetry",
+  "rank",
+  "knockout",
+  "twins", // take apart
+  "steps",
+  "words",
+  "planner", // understand
 ] as const;
 export type ViewName = (typeof kViews)[number];
 
@@ -53,11 +64,37 @@ export interface State {
 }
 
 export const kDefaults: State = {
-  view: "attention", tour: -1, theme: "auto", model: "", picture: null, pad: false,
-  query: -1, held: false, pointed: -1, block: -1, head: "mean", opacity: 0.75, smooth: false, common: false,
-  t: 1, rank: 0, rankBy: "weights", cutHeads: [], cutTokens: [],
-  klass: -1, cutting: false, strength: 0.5, seed: 1, twins: [],
-  step: 0, sigma: 1, temperature: 0.01, text: "A small library for reading images.", rule: "", words: "a dog", queries: 0,
+  view: "attention",
+  tour: -1,
+  theme: "auto",
+  model: "",
+  picture: null,
+  pad: false,
+  query: -1,
+  held: false,
+  pointed: -1,
+  block: -1,
+  head: "mean",
+  opacity: 0.75,
+  smooth: false,
+  common: false,
+  t: 1,
+  rank: 0,
+  rankBy: "weights",
+  cutHeads: [],
+  cutTokens: [],
+  klass: -1,
+  cutting: false,
+  strength: 0.5,
+  seed: 1,
+  twins: [],
+  step: 0,
+  sigma: 1,
+  temperature: 0.01,
+  text: "A small library for reading images.",
+  rule: "",
+  words: "a dog",
+  queries: 0,
 };
 
 let state: State = { ...kDefaults };

@@ -13,31 +13,36 @@ interface Stop {
 
 export const kStops: Stop[] = [
   {
-    title: "Draw a digit", target: ".pad, .panel .picture",
+    title: "Draw a digit",
+    target: ".pad, .panel .picture",
     text: "This small Vision Transformer cuts a picture into patches and reads it in a few blocks of attention. It answers while you draw.",
     attempt: "Clear the pad and draw a 4. Then close its top and watch it become a 9.",
     state: { view: "attention", pad: true, ...kNoEdits },
   },
   {
-    title: "See where a patch looks", target: ".head-grid",
+    title: "See where a patch looks",
+    target: ".head-grid",
     text: "Each small map is one head. It shows from which patches the framed one, the query, reads. Heads have learned different habits.",
     attempt: "Move over the picture, or use the arrow keys. Choose a head to see it large.",
     state: { view: "attention", pad: false, block: 1, head: 0, query: 25, held: false, ...kNoEdits },
   },
   {
-    title: "Take a head away", target: ".heat",
+    title: "Take a head away",
+    target: ".heat",
     text: "A map does not say whether a head matters. Taking it away does: each number is the change of the class's logit without that head.",
     attempt: "Click the bluest number, then some of the others, until the prediction breaks.",
     state: { view: "knockout", pad: false, ...kNoEdits },
   },
   {
-    title: "Make queries and keys alike", target: ".body .slider",
+    title: "Make queries and keys alike",
+    target: ".body .slider",
     text: "Why two matrices? Apart, patch A may look at B although B does not look at A. The slider takes that freedom away, without training again.",
     attempt: "Move t from 1 to 0, then to −1, where queries and keys have swapped roles.",
     state: { view: "symmetry", pad: false, ...kNoEdits },
   },
   {
-    title: "See where attention comes from", target: ".stepper",
+    title: "See where attention comes from",
+    target: ".stepper",
     text: "Attention is a weighted mean, like blurring a photo; only the weights are found by asking. Six steps lead from one to the other, the last to a translator.",
     attempt: "Drag the query in each step. Then play freely: every view is in the menu.",
     state: { view: "steps", step: 0, pad: false, ...kNoEdits },
@@ -79,19 +84,53 @@ export function Tour() {
     document.querySelector<HTMLElement>(".tour-start")?.focus();
   };
   return (
-    <section class="tour" role="dialog" aria-labelledby="tour-title" aria-describedby="tour-text" data-not-kept onKeyDown={(event) => event.key === "Escape" && close()}>
-      <p class="count">Tour, {tour + 1} of {kStops.length}</p>
-      <h2 id="tour-title" ref={title} tabIndex={-1}>{stop.title}</h2>
+    <section
+      class="tour"
+      role="dialog"
+      aria-labelledby="tour-title"
+      aria-describedby="tour-text"
+      data-not-kept
+      onKeyDown={(event) => event.key === "Escape" && close()}
+    >
+      <p class="count">
+        Tour, {tour + 1} of {kStops.length}
+      </p>
+      <h2 id="tour-title" ref={title} tabIndex={-1}>
+        {stop.title}
+      </h2>
       <div id="tour-text">
         <p>{stop.text}</p>
-        <p class="try"><b>Try it:</b> {stop.attempt}</p>
-        {view !== stop.state.view && <p class="note">You are looking at another view. <button type="button" class="quiet" onClick={() => set(stop.state)}>Back to the tour's</button></p>}
+        <p class="try">
+          <b>Try it:</b> {stop.attempt}
+        </p>
+        {view !== stop.state.view && (
+          <p class="note">
+            You are looking at another view.{" "}
+            <button type="button" class="quiet" onClick={() => set(stop.state)}>
+              Back to the tour's
+            </button>
+          </p>
+        )}
       </div>
       <div class="row spread">
-        <button type="button" class="quiet" onClick={close}>End the tour</button>
+        <button type="button" class="quiet" onClick={close}>
+          End the tour
+        </button>
         <span class="row">
-          {tour > 0 && <button type="button" onClick={() => go(tour - 1)}>Back</button>}
-          {tour < kStops.length - 1 ? <button type="button" class="main" onClick={() => go(tour + 1)}>Next</button> : <button type="button" class="main" onClick={close}>Play freely</button>}
+          {tour > 0 && (
+            <button type="button" onClick={() => go(tour - 1)}>
+              Back
+            </button>
+          )}
+          {tour < kStops.length - 1 ? (
+            <button type="button" class="main" onClick={() => go(tour + 1)}>
+              Next
+            </button>
+          ) : (
+            <button type="button" class="main" onClick={close}>
+              Play freely
+            </button>
+          )}
         </span>
       </div>
     </section>

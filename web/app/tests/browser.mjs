@@ -25,7 +25,16 @@ export async function open() {
   const folder = mkdtempSync(join(tmpdir(), "qkv-chromium-"));
   const browser = await chromium.launch({
     executablePath: kChromium,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", `--disk-cache-dir=${folder}`],
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      `--disk-cache-dir=${folder}`,
+    ],
   });
   const close = async () => {
     await browser.close();

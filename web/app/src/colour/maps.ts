@@ -5,10 +5,22 @@ type Lab = [number, number, number];
 export type Rgb = [number, number, number];
 const kEntries = 256;
 const kSamples = 2048;
-const kSequential: Lab[] = [[0.25, 0.058, -0.111], [0.42, 0.051, -0.237], [0.6, -0.16, -0.016], [0.78, -0.207, 0.163], [0.94, -0.072, 0.175]];
-const kBlue: Lab = [0.4, -0.025, -0.13], kMiddle: Lab = [0.96, 0, 0], kRed: Lab = [0.4, 0.14, 0.055];
+const kSequential: Lab[] = [
+  [0.25, 0.058, -0.111],
+  [0.42, 0.051, -0.237],
+  [0.6, -0.16, -0.016],
+  [0.78, -0.207, 0.163],
+  [0.94, -0.072, 0.175],
+];
+const kBlue: Lab = [0.4, -0.025, -0.13],
+  kMiddle: Lab = [0.96, 0, 0],
+  kRed: Lab = [0.4, 0.14, 0.055];
 
-const between = (a: Lab, b: Lab, t: number): Lab => [a[0] + (b[0] - a[0]) * t, a[1] + (b[1] - a[1]) * t, a[2] + (b[2] - a[2]) * t];
+const between = (a: Lab, b: Lab, t: number): Lab => [
+  a[0] + (b[0] - a[0]) * t,
+  a[1] + (b[1] - a[1]) * t,
+  a[2] + (b[2] - a[2]) * t,
+];
 
 function toSrgb(lab: Lab): Rgb {
   const l = (lab[0] + 0.3963377774 * lab[1] + 0.2158037573 * lab[2]) ** 3;
@@ -17,7 +29,7 @@ function toSrgb(lab: Lab): Rgb {
   const linear = [
     4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
     -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
   ];
   return linear.map((x) => {
     const value = x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055;
@@ -42,7 +54,8 @@ function sequentialTable(): Uint8Array {
   const points = Array.from({ length: kSamples + 1 }, (_, i) => curve(i / kSamples));
   const length = new Float64Array(kSamples + 1);
   for (let i = 1; i <= kSamples; ++i) {
-    const a = points[i - 1], b = points[i];
+    const a = points[i - 1],
+      b = points[i];
     length[i] = length[i - 1] + Math.hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
   }
   let above = 1;
@@ -72,6 +85,7 @@ export function css(map: Uint8Array, x: number): string {
 /** Ink with enough contrast on that colour. */
 export function inkOn(map: Uint8Array, x: number): string {
   const i = 3 * Math.round(255 * Math.min(1, Math.max(0, x)));
-  const light = 0.2126 * (map[i] / 255) ** 2.2 + 0.7152 * (map[i + 1] / 255) ** 2.2 + 0.0722 * (map[i + 2] / 255) ** 2.2;
+  const light =
+    0.2126 * (map[i] / 255) ** 2.2 + 0.7152 * (map[i + 1] / 255) ** 2.2 + 0.0722 * (map[i + 2] / 255) ** 2.2;
   return light > 0.18 ? "#000" : "#fff";
 }

@@ -6,10 +6,13 @@ const escape = (text: string) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;
 
 /** Throws if this page is not the built one, whose program is inside it. */
 export function viewAsPage(title: string, hash: string): string {
-  const program = document.getElementById("program")?.textContent, style = document.getElementById("style")?.textContent;
+  const program = document.getElementById("program")?.textContent,
+    style = document.getElementById("style")?.textContent;
   if (!program || !style) throw new Error("Only the built page can be kept as HTML: npm run build");
   const recording: Recording = { hash, title, calls: theClient().record() };
-  const metas = [...document.head.querySelectorAll("meta:not([name=qkv-engine])")].map((meta) => meta.outerHTML).join("\n");
+  const metas = [...document.head.querySelectorAll("meta:not([name=qkv-engine])")]
+    .map((meta) => meta.outerHTML)
+    .join("\n");
   const icon = document.head.querySelector("link[rel=icon]")?.outerHTML ?? "";
   return `<!doctype html>
 <html lang="en">

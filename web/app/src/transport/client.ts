@@ -1,7 +1,7 @@
 // The page's client: one transport, a cache of answers, and a hook that gives a view the newest answer. While a call runs,
 // later requests of the same view replace each other; the last one is sent when it ends, so that a slider shows
 // intermediate results and never lags behind by more than one call.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { toBase64 } from "../base64";
 import { encode, type Json, type NamedArray, type Packet } from "../packet";
 import { keyOf } from "./recording";
@@ -69,7 +69,9 @@ export class Client {
     try {
       return finish(await this.transport.call(name, { json, arrays }));
     } catch (error) {
-      const forgotten = typeof json.image === "string" && ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
+      const forgotten =
+        typeof json.image === "string" &&
+        ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
       if (!forgotten || !this.remind) throw error;
       await this.remind(json.image as string);
       return finish(await this.transport.call(name, { json, arrays }));
@@ -91,7 +93,8 @@ export class Client {
     const used = new Set(inUse.values());
     const calls: [string, string][] = [];
     for (const [key, packet] of this.cache) {
-      if (used.has(key) || key.startsWith("models ")) calls.push([key, toBase64(encode({ json: packet.json, arrays: packet.arrays }))]);
+      if (used.has(key) || key.startsWith("models "))
+        calls.push([key, toBase64(encode({ json: packet.json, arrays: packet.arrays }))]);
     }
     return calls;
   }
@@ -143,10 +146,12 @@ function pump(slot: Slot, redraw: () => void): void {
     }
     pump(slot, redraw);
   };
-  theClient().ask(request).then(
-    (answer) => done({ answer, request: request.json, error: null, busy: false }),
-    (error: Error) => done({ answer: null, request: request.json, error, busy: false }),
-  );
+  theClient()
+    .ask(request)
+    .then(
+      (answer) => done({ answer, request: request.json, error: null, busy: false }),
+      (error: Error) => done({ answer: null, request: request.json, error, busy: false }),
+    );
 }
 
 /** The newest answer to a request, which may change at any time; null asks nothing. */
@@ -165,7 +170,8 @@ export function useCall(request: Request | null): Asked {
       slot.shownKey = key;
     }
   }
-  useEffect(() => pump(slot, () => redraw((n) => n + 1)), [key]);
+  // Before the frame is painted: an ordinary effect would wait for it, at each of the calls that follow from another.
+  useLayoutEffect(() => pump(slot, () => redraw((n) => n + 1)), [key]);
   useEffect(() => {
     if (slot.shownKey !== null) inUse.set(slot, slot.shownKey);
     return () => void inUse.delete(slot);

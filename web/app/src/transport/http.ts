@@ -40,7 +40,10 @@ export class HttpTransport implements Transport {
     if (key) headers.Authorization = `Bearer ${key}`;
     try {
       return await fetch(`${this.base}explore/${name}`, {
-        method: "POST", headers, body: plain ? JSON.stringify(request.json) : encode(request), cache: "no-store",
+        method: "POST",
+        headers,
+        body: plain ? JSON.stringify(request.json) : encode(request),
+        cache: "no-store",
       });
     } catch {
       throw new EngineError("The server does not answer. Is it still running?", "unreachable");
@@ -63,7 +66,8 @@ export class HttpTransport implements Transport {
 }
 
 async function errorOf(response: Response): Promise<EngineError> {
-  let message = `The server answered ${response.status} ${response.statusText}`, type = "";
+  let message = `The server answered ${response.status} ${response.statusText}`,
+    type = "";
   try {
     const { error } = await response.json();
     if (typeof error === "string") message = error;

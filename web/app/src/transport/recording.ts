@@ -14,11 +14,14 @@ export interface Recording {
 export function stable(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(stable).join(",")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
-  const fields = Object.entries(value).filter(([, field]) => field !== undefined).sort(([a], [b]) => (a < b ? -1 : 1));
+  const fields = Object.entries(value)
+    .filter(([, field]) => field !== undefined)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${fields.map(([name, field]) => `${JSON.stringify(name)}:${stable(field)}`).join(",")}}`;
 }
 
-export const keyOf = (name: string, request: Packet, salt = "") => `${name} ${stable(request.json)}${salt && ` ${salt}`}`;
+export const keyOf = (name: string, request: Packet, salt = "") =>
+  `${name} ${stable(request.json)}${salt && ` ${salt}`}`;
 
 /** The recording in this page, or null. */
 export function recordingOf(document: Document): Recording | null {
@@ -35,9 +38,12 @@ export class RecordingTransport implements Transport {
   async call(name: string, request: Packet): Promise<Packet> {
     // The one picture of the file was sent in a way that is not kept: its model finds it.
     const image = `"model":${JSON.stringify(request.json.model)}`;
-    const packet = name === "image" ? [...this.calls].find(([key]) => key.startsWith("image ") && key.includes(image))?.[1]
-                                    : this.calls.get(keyOf(name, request));
-    if (packet === undefined) throw new EngineError("This file holds one view and no engine: open the explorer for others.", "not_recorded");
+    const packet =
+      name === "image"
+        ? [...this.calls].find(([key]) => key.startsWith("image ") && key.includes(image))?.[1]
+        : this.calls.get(keyOf(name, request));
+    if (packet === undefined)
+      throw new EngineError("This file holds one view and no engine: open the explorer for others.", "not_recorded");
     return decode(fromBase64(packet).buffer);
   }
 }

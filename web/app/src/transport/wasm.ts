@@ -28,7 +28,12 @@ export class WasmTransport implements Transport {
     this.worker = new Worker(new URL(kWorker, base));
     this.ready = new Promise((resolve, reject) => {
       this.worker.onerror = (event) => {
-        reject(new EngineError(`The engine could not start: ${event.message || "qkv-worker.js did not load"}`, "unreachable"));
+        reject(
+          new EngineError(
+            `The engine could not start: ${event.message || "qkv-worker.js did not load"}`,
+            "unreachable",
+          ),
+        );
       };
       this.worker.onmessage = ({ data }) => {
         if (data.ready) resolve();
@@ -47,8 +52,13 @@ export class WasmTransport implements Transport {
   /** Files of a model's folder, put into the module's file system; the id by which the engine then knows it. */
   async addModel(name: string, files: File[]): Promise<string> {
     await this.ready;
-    const contents = await Promise.all(files.map(async (file) => ({ path: file.name, bytes: await file.arrayBuffer() })));
-    const { json } = await this.post({ model: name, files: contents }, contents.map(({ bytes }) => bytes));
+    const contents = await Promise.all(
+      files.map(async (file) => ({ path: file.name, bytes: await file.arrayBuffer() })),
+    );
+    const { json } = await this.post(
+      { model: name, files: contents },
+      contents.map(({ bytes }) => bytes),
+    );
     return String(json.model ?? name);
   }
 

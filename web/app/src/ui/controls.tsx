@@ -21,10 +21,31 @@ export function Slider({ label, value, min, max, step, text, ends, onInput, list
     <div class="slider">
       <label for={id}>{label}</label>
       <output for={id}>{text ?? value}</output>
-      <input id={id} type="range" min={min} max={max} step={step} value={value} disabled={disabled} aria-valuetext={text} list={list && `${id}-marks`}
-        onInput={(event) => onInput(event.currentTarget.valueAsNumber)} />
-      {list && <datalist id={`${id}-marks`}>{list.map((mark) => <option key={mark} value={mark} />)}</datalist>}
-      {ends && <div class="ends" aria-hidden="true"><span>{ends[0]}</span><span>{ends[1]}</span></div>}
+      <input
+        id={id}
+        type="range"
+        min={min}
+        max={max}
+        step={step}
+        value={value}
+        disabled={disabled}
+        aria-valuetext={text}
+        list={list && `${id}-marks`}
+        onInput={(event) => onInput(event.currentTarget.valueAsNumber)}
+      />
+      {list && (
+        <datalist id={`${id}-marks`}>
+          {list.map((mark) => (
+            <option key={mark} value={mark} />
+          ))}
+        </datalist>
+      )}
+      {ends && (
+        <div class="ends" aria-hidden="true">
+          <span>{ends[0]}</span>
+          <span>{ends[1]}</span>
+        </div>
+      )}
     </div>
   );
 }
@@ -55,7 +76,15 @@ export function Choice<T extends string | number>({ label, value, options, onCha
   );
 }
 
-export function Toggle({ label, value, onChange }: { label: ComponentChildren; value: boolean; onChange(value: boolean): void }) {
+export function Toggle({
+  label,
+  value,
+  onChange,
+}: {
+  label: ComponentChildren;
+  value: boolean;
+  onChange(value: boolean): void;
+}) {
   return (
     <label class="toggle">
       <input type="checkbox" checked={value} onChange={(event) => onChange(event.currentTarget.checked)} />
@@ -77,18 +106,34 @@ export function Select({ label, value, options, onChange, hideLabel }: SelectPro
     <label class="select">
       <span class={hideLabel ? "hidden" : ""}>{label}</span>
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {options.map(([option, text]) => <option key={option} value={option} selected={option === value}>{text}</option>)}
+        {options.map(([option, text]) => (
+          <option key={option} value={option} selected={option === value}>
+            {text}
+          </option>
+        ))}
       </select>
     </label>
   );
 }
 
 /** A matrix with an index: W("Q"). */
-const W = (index: string) => <span class="math"><i>W</i><sub>{index}</sub></span>;
-export const WQ = W("Q"), WK = W("K"), WV = W("V"), WO = W("O");
+const W = (index: string) => (
+  <span class="math">
+    <i>W</i>
+    <sub>{index}</sub>
+  </span>
+);
+export const WQ = W("Q"),
+  WK = W("K"),
+  WV = W("V"),
+  WO = W("O");
 
 export function Problem({ error }: { error: Error | null }) {
-  return error ? <p class="problem" role="alert">{error.message}</p> : null;
+  return error ? (
+    <p class="problem" role="alert">
+      {error.message}
+    </p>
+  ) : null;
 }
 
 export const percent = (x: number) => `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`;
@@ -97,4 +142,12 @@ const minus = (x: number, digits: number) => x < 0 && Number(x.toFixed(digits)) 
 export const signed = (x: number, digits = 2) => `${minus(x, digits) ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
 export const plain = (x: number, digits = 2) => (minus(x, digits) ? "−" : "") + Math.abs(x).toFixed(digits);
 export const short = (x: number) =>
-  x >= 1e12 ? `${(x / 1e12).toPrecision(3)} T` : x >= 1e9 ? `${(x / 1e9).toPrecision(3)} G` : x >= 1e6 ? `${(x / 1e6).toPrecision(3)} M` : x >= 1e3 ? `${(x / 1e3).toPrecision(3)} k` : x.toPrecision(3);
+  x >= 1e12
+    ? `${(x / 1e12).toPrecision(3)} T`
+    : x >= 1e9
+      ? `${(x / 1e9).toPrecision(3)} G`
+      : x >= 1e6
+        ? `${(x / 1e6).toPrecision(3)} M`
+        : x >= 1e3
+          ? `${(x / 1e3).toPrecision(3)} k`
+          : x.toPrecision(3);

@@ -1,5 +1,5 @@
 // Hooks that several components use.
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inkOf } from "../draw/canvas";
 
 /** The width of an element in CSS pixels, followed as it changes. */
@@ -29,7 +29,7 @@ const decoded = new WeakMap<Uint8Array, Photo>();
 export function usePhoto(png: Uint8Array | undefined, drawing: boolean): Photo | null {
   const [photo, setPhoto] = useState<Photo | null>(null);
   const known = png && decoded.get(png);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!png || known) return;
     let dropped = false;
     createImageBitmap(new Blob([png as BlobPart], { type: "image/png" })).then(

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { empty, type Drawing } from "../drawing";
 import { pictureOf, type Seen } from "../image";
-import { samplesOf, tokenName } from "../model";
+import { kAllPatches, samplesOf, tokenName } from "../model";
 import { get, set } from "../state";
 import { theClient } from "../transport/client";
 import { Choice, percent, Problem, Slider, Toggle } from "./controls";
@@ -21,6 +21,7 @@ export type Overlay = Pick<PictureProps, "values" | "colours" | "range" | "map">
   ends?: [string, string];
   what?: string; // what the colours are
   free?: boolean; // no query is shown
+  all?: boolean; // the mean over all patches may be the query
   /** Said of a token that is pointed at; left out, its value in percent. */
   say?(token: number): string;
 };
@@ -51,7 +52,12 @@ export function Layout({ bench, overlay, chosen, children }: Props) {
 let files = 0;
 /** Takes an image file of the reader's. */
 export async function takeFile(file: File): Promise<void> {
-  set({ picture: { kind: "file", name: file.name, bytes: new Uint8Array(await file.arrayBuffer()), key: ++files }, pad: false, query: -1, held: false });
+  set({
+    picture: { kind: "file", name: file.name, bytes: new Uint8Array(await file.arrayBuffer()), key: ++files },
+    pad: false,
+    query: -1,
+    held: false,
+  });
 }
 
 function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
@@ -62,18 +68,37 @@ function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
     <section aria-label="Picture">
       {drawn && (
         <div class="row spread">
-          <Choice label="The picture" hideLabel value={s.pad ? "draw" : "look"} options={[["look", "Look"], ["draw", "Draw"]]}
-            onChange={(mode) => (mode === "draw" ? startDrawing(bench) : set({ pad: false }))} />
+          <Choice
+            label="The picture"
+            hideLabel
+            value={s.pad ? "draw" : "look"}
+            options={[
+              ["look", "Look"],
+              ["draw", "Draw"],
+            ]}
+            onChange={(mode) => (mode === "draw" ? startDrawing(bench) : set({ pad: false }))}
+          />
         </div>
       )}
-      {s.pad && drawn ? <Drawer bench={bench} /> : seen ? <Looked bench={bench} seen={seen} overlay={overlay} /> : <div class={`waiting ${pictureOf(bench.catalogue, model, s.picture) ? "" : "none"}`}>{!pictureOf(bench.catalogue, model, s.picture) && "Open, drop or paste an image to begin."}</div>}
+      {s.pad && drawn ? (
+        <Drawer bench={bench} />
+      ) : seen ? (
+        <Looked bench={bench} seen={seen} overlay={overlay} />
+      ) : (
+        <div class={`waiting ${pictureOf(bench.catalogue, model, s.picture) ? "" : "none"}`}>
+          {!pictureOf(bench.catalogue, model, s.picture) && "Open, drop or paste an image to begin."}
+        </div>
+      )}
     </section>
   );
 }
 
 function startDrawing({ s, catalogue, model }: Bench): void {
   const current = pictureOf(catalogue, model, s.picture);
-  set({ pad: true, picture: current?.kind === "drawn" ? current : { kind: "drawn", drawing: empty(model.input[1], model.input[2]) } });
+  set({
+    pad: true,
+    picture: current?.kind === "drawn" ? current : { kind: "drawn", drawing: empty(model.input[1], model.input[2]) },
+  });
 }
 
 function Drawer({ bench }: { bench: Bench }) {
@@ -85,12 +110,19 @@ function Drawer({ bench }: { bench: Bench }) {
 }
 
 function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: Overlay | null }) {
-  const { s, query } = bench, { model } = seen;
+  const { s, query } = bench,
+    { model } = seen;
   const photo = usePhoto(seen.png, !model.photo);
-  const values = overlay?.values, prefix = model.prefix.length;
+  const values = overlay?.values,
+    prefix = model.prefix.length;
   const range = values ? (overlay?.range ?? { low: 0, high: rangeOf(values, prefix).high }) : null;
   const token = s.held && s.pointed >= 0 ? s.pointed : query;
-  const value = values && overlay?.say ? overlay.say(s.held && s.pointed >= 0 ? s.pointed : query) : values && s.held && s.pointed >= 0 ? percent(values[s.pointed]) : "";
+  const value =
+    values && overlay?.say
+      ? overlay.say(s.held && s.pointed >= 0 ? s.pointed : query)
+      : values && s.held && s.pointed >= 0
+        ? percent(values[s.pointed])
+        : "";
   const onPick = (picked: number) => {
     if (s.cutting) {
       const cut = s.cutTokens.includes(picked);
@@ -100,23 +132,80 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
   };
   return (
     <>
-      <Picture seen={seen} values={values} colours={overlay?.colours} range={range ?? undefined} map={overlay?.map} opacity={s.opacity} smooth={s.smooth}
-        query={overlay?.free ? -1 : query} pointed={s.held ? s.pointed : -1} crossed={s.cutTokens} label={`${overlay?.label ?? "Picture"}`}
+      <Picture
+        seen={seen}
+        values={values}
+        colours={overlay?.colours}
+        range={range ?? undefined}
+        map={overlay?.map}
+        opacity={s.opacity}
+        smooth={s.smooth}
+        query={overlay?.free ? -1 : query}
+        pointed={s.held ? s.pointed : -1}
+        crossed={s.cutTokens}
+        label={`${overlay?.label ?? "Picture"}`}
         most={photo && photo.bitmap.height > photo.bitmap.width ? 420 : undefined}
-        onPoint={(token) => set(get().held ? { pointed: token } : { query: token })} onPick={onPick} onLeave={() => set({ held: false, pointed: -1 })} />
-      {range && <Legend low={overlay?.ends?.[0] ?? percent(range.low)} high={overlay?.ends?.[1] ?? percent(range.high)} map={overlay?.map} what={overlay?.what} />}
+        onPoint={(token) => set(get().held ? { pointed: token } : { query: token })}
+        onPick={onPick}
+        onLeave={() => set({ held: false, pointed: -1 })}
+      />
+      {range && (
+        <Legend
+          low={overlay?.ends?.[0] ?? percent(range.low)}
+          high={overlay?.ends?.[1] ?? percent(range.high)}
+          map={overlay?.map}
+          what={overlay?.what}
+        />
+      )}
       <p class="said" aria-live="polite">
-        {overlay && !overlay.free && <>{s.held ? "Held: " : "Query: "}<b>{tokenName(model, query)}</b>{s.held && s.pointed >= 0 ? <> → {tokenName(model, token)}</> : null}{value && <>: {value}</>}</>}
+        {overlay && !overlay.free && (
+          <>
+            {s.held ? "Held: " : "Query: "}
+            <b>{tokenName(model, query)}</b>
+            {s.held && s.pointed >= 0 ? <> → {tokenName(model, token)}</> : null}
+            {value && <>: {value}</>}
+          </>
+        )}
         {overlay?.free && value}
       </p>
       {!overlay?.free && (
         <div class="row tokens">
           {model.prefix.slice(0, 6).map((_, token) => (
-            <button key={token} type="button" aria-pressed={query === token} onClick={() => set({ query: token, held: false, pointed: -1 })}>{tokenName(model, token)}</button>
+            <button
+              key={token}
+              type="button"
+              aria-pressed={query === token}
+              onClick={() => set({ query: token, held: false, pointed: -1 })}
+            >
+              {tokenName(model, token)}
+            </button>
           ))}
+          {overlay?.all && (
+            <button
+              type="button"
+              aria-pressed={query === kAllPatches}
+              onClick={() => set({ query: kAllPatches, held: false, pointed: -1 })}
+            >
+              all patches (mean)
+            </button>
+          )}
         </div>
       )}
-      <p class="note keys">{s.cutting ? "Click a patch to hide it or show it again." : overlay?.free ? (overlay.say ? "Point at a patch to read its value." : "") : <>Point at a patch to ask where it looks; click to hold it. Keys: arrows, <kbd>Enter</kbd>, <kbd>Esc</kbd>.</>}</p>
+      <p class="note keys">
+        {s.cutting ? (
+          "Click a patch to hide it or show it again."
+        ) : overlay?.free ? (
+          overlay.say ? (
+            "Point at a patch to read its value."
+          ) : (
+            ""
+          )
+        ) : (
+          <>
+            Point at a patch to ask where it looks; click to hold it. Keys: arrows, <kbd>Enter</kbd>, <kbd>Esc</kbd>.
+          </>
+        )}
+      </p>
     </>
   );
 }
@@ -124,31 +213,67 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
 function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
   const { s, model, catalogue } = bench;
   const input = useRef<HTMLInputElement>(null);
-  const samples = samplesOf(catalogue, model), current = pictureOf(catalogue, model, s.picture);
+  const samples = samplesOf(catalogue, model),
+    current = pictureOf(catalogue, model, s.picture);
   return (
     <div class="sources">
       {samples.length > 0 && (
-        <div class={`row samples ${samples.length <= 10 && samples.every(({ title }) => title.length === 1) ? "short" : ""}`} role="group" aria-label="Samples">
+        <div
+          class={`row samples ${samples.length <= 10 && samples.every(({ title }) => title.length === 1) ? "short" : ""}`}
+          role="group"
+          aria-label="Samples"
+        >
           {samples.map(({ id, title }) => (
-            <button key={id} type="button" aria-pressed={current?.kind === "sample" && current.id === id} aria-label={`Sample ${title}`}
-              onClick={() => set({ picture: { kind: "sample", id }, pad: false })}>{title}</button>
+            <button
+              key={id}
+              type="button"
+              aria-pressed={current?.kind === "sample" && current.id === id}
+              aria-label={`Sample ${title}`}
+              onClick={() => set({ picture: { kind: "sample", id }, pad: false })}
+            >
+              {title}
+            </button>
           ))}
         </div>
       )}
       <div class="row">
-        <button type="button" onClick={() => input.current!.click()}>Open an image…</button>
+        <button type="button" onClick={() => input.current!.click()}>
+          Open an image…
+        </button>
         <span class="note keys">or drop or paste one</span>
-        <input ref={input} type="file" accept="image/*" hidden aria-label="Image file" onChange={(event) => {
-          const file = event.currentTarget.files?.[0];
-          if (file) void takeFile(file);
-          event.currentTarget.value = "";
-        }} />
+        <input
+          ref={input}
+          type="file"
+          accept="image/*"
+          hidden
+          aria-label="Image file"
+          onChange={(event) => {
+            const file = event.currentTarget.files?.[0];
+            if (file) void takeFile(file);
+            event.currentTarget.value = "";
+          }}
+        />
       </div>
-      {s.picture?.kind === "file" && <p class="note">{s.picture.name}: {theClient().transport.kind === "server" ? "sent to this server only, and never part of a link." : "stays in this browser, and is never part of a link."}</p>}
+      {s.picture?.kind === "file" && (
+        <p class="note">
+          {s.picture.name}:{" "}
+          {theClient().transport.kind === "server"
+            ? "sent to this server only, and never part of a link."
+            : "stays in this browser, and is never part of a link."}
+        </p>
+      )}
       {overlay && !s.pad && (
         <details class="display">
           <summary>Display</summary>
-          <Slider label="Strength of the colours" value={s.opacity} min={0} max={1} step={0.05} text={`${Math.round(100 * s.opacity)} %`} onInput={(opacity) => set({ opacity })} />
+          <Slider
+            label="Strength of the colours"
+            value={s.opacity}
+            min={0}
+            max={1}
+            step={0.05}
+            text={`${Math.round(100 * s.opacity)} %`}
+            onInput={(opacity) => set({ opacity })}
+          />
           <Toggle label="Smooth between patches" value={s.smooth} onChange={(smooth) => set({ smooth })} />
         </details>
       )}

@@ -26,29 +26,56 @@ export interface PictureProps {
 }
 
 export function Picture(props: PictureProps) {
-  const { seen, values, colours, range, map = sequential, opacity = 1, smooth = false, query = -1, pointed = -1, crossed = [], label } = props;
-  const { model, where, photo: [ph, pw] } = seen;
+  const {
+    seen,
+    values,
+    colours,
+    range,
+    map = sequential,
+    opacity = 1,
+    smooth = false,
+    query = -1,
+    pointed = -1,
+    crossed = [],
+    label,
+  } = props;
+  const {
+    model,
+    where,
+    photo: [ph, pw],
+  } = seen;
   const photo = usePhoto(seen.png, !model.photo);
   const [element, width] = useWidth<HTMLDivElement>();
   const height = (width * ph) / pw;
-  const [rows, columns] = seen.grid, prefix = model.prefix.length;
+  const [rows, columns] = seen.grid,
+    prefix = model.prefix.length;
   const canvas = { current: null as HTMLCanvasElement | null };
   useLayoutEffect(() => {
     canvas.current = element.current!.querySelector("canvas");
     if (!photo || width <= 0) return;
     const context = fit(canvas.current!, width, height);
-    const scale = width / pw, [top, left, h, w] = where.map((side) => side * scale);
+    const sx = photo.bitmap.width / pw,
+      sy = photo.bitmap.height / ph; // pixels of the bitmap for one of the photo
+    const scale = width / pw,
+      [top, left, h, w] = where.map((side) => side * scale);
     context.imageSmoothingEnabled = photo.bitmap.width > 200;
     context.drawImage(photo.bitmap, 0, 0, width, height);
     if (h < height - 0.5 || w < width - 0.5) {
       context.fillStyle = "rgba(0, 0, 0, .6)";
       context.fillRect(0, 0, width, height);
-      context.drawImage(photo.bitmap, (where[1] * photo.bitmap.width) / pw, (where[0] * photo.bitmap.height) / ph, (where[3] * photo.bitmap.width) / pw, (where[2] * photo.bitmap.height) / ph, left, top, w, h);
+      context.drawImage(photo.bitmap, where[1] * sx, where[0] * sy, where[3] * sx, where[2] * sy, left, top, w, h);
     }
-    const over = colours ? rgbCanvas(colours, rows, columns) : values ? mapCanvas(values, prefix, rows, columns, range ?? { low: 0, high: rangeOf(values, prefix).high }, map) : null;
+    const over = colours
+      ? rgbCanvas(colours, rows, columns)
+      : values
+        ? mapCanvas(values, prefix, rows, columns, range ?? { low: 0, high: rangeOf(values, prefix).high }, map)
+        : null;
     if (over) {
       context.save();
-      if (!photo.ink) {
+      if (photo.ink) {
+        context.fillStyle = "#000";
+        context.fillRect(left, top, w, h);
+      } else {
         context.globalCompositeOperation = "saturation";
         context.fillStyle = "#888";
         context.fillRect(left, top, w, h);
@@ -59,9 +86,9 @@ export function Picture(props: PictureProps) {
       context.imageSmoothingQuality = "high";
       context.drawImage(over, left, top, w, h);
       if (photo.ink) {
-        context.globalAlpha = colours ? 0.22 : 0.42;
+        context.globalAlpha = Math.max(colours ? 0.22 : 0.42, 1 - opacity);
         context.imageSmoothingEnabled = false;
-        context.drawImage(photo.ink, left, top, w, h);
+        context.drawImage(photo.ink, where[1] * sx, where[0] * sy, where[3] * sx, where[2] * sy, left, top, w, h);
       }
       context.restore();
     }
@@ -74,7 +101,10 @@ export function Picture(props: PictureProps) {
       const [x, y, cw, ch] = cell(token);
       context.fillStyle = "rgba(0, 0, 0, .65)";
       context.fillRect(x, y, cw, ch);
-      for (const [style, line] of [["#000", 4], ["#fff", 2]] as const) {
+      for (const [style, line] of [
+        ["#000", 4],
+        ["#fff", 2],
+      ] as const) {
         context.strokeStyle = style;
         context.lineWidth = line;
         context.beginPath();
@@ -88,11 +118,27 @@ export function Picture(props: PictureProps) {
     const line = width > 200 ? 2.5 : 1.5;
     if (pointed >= prefix && pointed !== query) frame(context, ...cell(pointed), 1);
     if (query >= prefix) frame(context, ...cell(query), line);
-  });
+  }, [
+    photo,
+    values,
+    colours,
+    range?.low,
+    range?.high,
+    map,
+    opacity,
+    smooth,
+    query,
+    pointed,
+    crossed.join(),
+    width,
+    seen,
+  ]);
 
   const tokenAt = (event: PointerEvent | MouseEvent): number => {
-    const box = element.current!.querySelector("canvas")!.getBoundingClientRect(), scale = pw / box.width;
-    const y = ((event.clientY - box.top) * scale - where[0]) / where[2], x = ((event.clientX - box.left) * scale - where[1]) / where[3];
+    const box = element.current!.querySelector("canvas")!.getBoundingClientRect(),
+      scale = pw / box.width;
+    const y = ((event.clientY - box.top) * scale - where[0]) / where[2],
+      x = ((event.clientX - box.left) * scale - where[1]) / where[3];
     return y < 0 || y >= 1 || x < 0 || x >= 1 ? -1 : prefix + Math.floor(y * rows) * columns + Math.floor(x * columns);
   };
   const current = pointed >= 0 ? pointed : query;
@@ -102,7 +148,8 @@ export function Picture(props: PictureProps) {
     if (step) {
       event.preventDefault();
       const i = Math.max(0, current - prefix);
-      const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]), column = (i % columns) + (current < prefix ? 0 : step[1]);
+      const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]),
+        column = (i % columns) + (current < prefix ? 0 : step[1]);
       if (row >= 0 && row < rows && column >= 0 && column < columns) props.onPoint?.(prefix + row * columns + column);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
@@ -118,7 +165,11 @@ export function Picture(props: PictureProps) {
         style={{ width: "100%", aspectRatio: `${pw} / ${ph}` }}
         role={live ? "application" : "img"}
         aria-roledescription={live ? "picture with patches" : undefined}
-        aria-label={live ? `${label}. Arrow keys move the query; now ${tokenName(model, Math.max(0, current), seen.grid)}.` : label}
+        aria-label={
+          live
+            ? `${label}. Arrow keys move the query; now ${tokenName(model, current === -1 ? 0 : current, seen.grid)}.`
+            : label
+        }
         tabIndex={live ? 0 : undefined}
         onPointerMove={(event) => {
           if (event.pointerType === "touch" && !event.isPrimary) return;

@@ -9,8 +9,10 @@ const kTop = 5;
 
 export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }) {
   const { model, pass, base, edits } = bench;
+  if (!pass.scores && pass.top.length) return <Top bench={bench} />;
   if (!model.classifier || !pass.scores) return null;
-  const { scores } = pass, before = edits.length ? base.scores : null;
+  const { scores } = pass,
+    before = edits.length ? base.scores : null;
   const few = scores.length <= kFew;
   const best = argmax(scores);
   let shown = [...scores.keys()];
@@ -21,16 +23,32 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
   }
   const was = before ? argmax(before) : best;
   return (
-    <section class={`predictions ${few ? "few" : ""}`} aria-labelledby="predictions-title">
+    <section
+      class={`predictions ${few ? "few" : ""} ${model.labels.every((label) => label.length < 3) ? "short" : ""}`}
+      aria-labelledby="predictions-title"
+    >
       <h2 id="predictions-title">Prediction</h2>
       <p class="said" aria-live="polite" aria-atomic="true">
         <b>{labelOf(model, best)}</b> <span>{percent(scores[best])}</span>
-        {before && <span class={was === best ? "same" : "changed"}>{was === best ? `as trained: ${percent(before[best])}` : `as trained: ${labelOf(model, was)} ${percent(before[was])}`}</span>}
+        {before && (
+          <span class={was === best ? "same" : "changed"}>
+            {was === best
+              ? `as trained: ${percent(before[best])}`
+              : `as trained: ${labelOf(model, was)} ${percent(before[was])}`}
+          </span>
+        )}
       </p>
       <ul class="bars">
         {shown.map((index) => (
           <li key={index} class={`${index === best ? "best" : ""} ${index === chosen ? "chosen" : ""}`}>
-            <button type="button" aria-pressed={index === chosen} title={`Relevance of ${labelOf(model, index)}`} onClick={() => set({ klass: index, ...(bench.s.view === "knockout" ? {} : { view: "relevance" as const }) })}>
+            <button
+              type="button"
+              aria-pressed={index === chosen}
+              title={`Relevance of ${labelOf(model, index)}`}
+              onClick={() =>
+                set({ klass: index, ...(bench.s.view === "knockout" ? {} : { view: "relevance" as const }) })
+              }
+            >
               <span class="name">{labelOf(model, index)}</span>
               <span class="bar" aria-hidden="true">
                 <i style={{ width: `${100 * scores[index]}%` }} />
@@ -42,6 +60,28 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
         ))}
       </ul>
       {before && <p class="note">The mark on each bar is the model as trained.</p>}
+    </section>
+  );
+}
+
+// The best classes alone, of a page that has no logits.
+function Top({ bench: { model, pass } }: { bench: Bench }) {
+  return (
+    <section class="predictions" aria-labelledby="predictions-title">
+      <h2 id="predictions-title">Prediction</h2>
+      <table class="shares">
+        <tbody>
+          {pass.top.map(({ index, label, score }) => (
+            <tr key={index}>
+              <th scope="row">{label || labelOf(model, index)}</th>
+              <td class="bar">
+                <i style={{ width: `${100 * score}%` }} />
+              </td>
+              <td class="number">{percent(score)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }

@@ -2,54 +2,115 @@
 import { useMemo } from "preact/hooks";
 import { Attention } from "../attention";
 import type { Bench } from "../bench";
-import { tokenName } from "../model";
+import { blockName, tokenName } from "../model";
 import { set } from "../state";
 import { percent, Problem, Toggle } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { Layout } from "../ui/panel";
 import { BlockAndHead, headText, More, Title } from "./view";
 
-export function AttentionView({ bench }: { bench: Bench }) {
+interface Props {
+  bench: Bench;
+  title?: string;
+  lead?: string;
+}
+
+export function AttentionView({ bench, title, lead }: Props) {
   const { s, pass, query, block, head, model, seen } = bench;
   const row = useMemo(() => pass.attention?.row(block, head, query) ?? null, [pass.attention, block, head, query]);
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block + 1}, ${headText(bench)}`, what: "weight" }}>
-      <Title title="Where each patch looks">
-        <p>Each small map is one head of one block. It shows how much the query reads from each patch. Point at the picture: all maps follow.</p>
+    <Layout
+      bench={bench}
+      overlay={{
+        values: row,
+        label: `Attention of ${tokenName(model, query)}, ${blockName(model, block)}, ${headText(bench)}`,
+        what: "weight",
+        all: true,
+      }}
+    >
+      <Title title={title ?? "Where each patch looks"}>
+        <p>
+          {lead ??
+            "Each small map is one head of one block. It shows how much the query reads from each patch. Point at the picture: all maps follow."}
+        </p>
       </Title>
       <BlockAndHead bench={bench} play />
       {seen && pass.attention && (
         <>
-          <HeadGrid seen={seen} attention={pass.attention} query={query} block={block} head={head} common={s.common} crossed={s.cutHeads} onPick={(b, h) => set({ block: b, head: h })} />
-          <div class="row"><Toggle label="One colour scale for all maps" value={s.common} onChange={(common) => set({ common })} /></div>
+          {model.blocks * model.heads > 1 && (
+            <>
+              <HeadGrid
+                seen={seen}
+                attention={pass.attention}
+                query={query}
+                block={block}
+                head={head}
+                common={s.common}
+                crossed={s.cutHeads}
+                onPick={(b, h) => set({ block: b, head: h })}
+              />
+              <div class="row">
+                <Toggle label="One colour scale for all maps" value={s.common} onChange={(common) => set({ common })} />
+              </div>
+            </>
+          )}
           {row && <Shares bench={bench} row={row} />}
         </>
       )}
       <Problem error={pass.error} />
       <More title="What the weights are, and what they are not">
-        <p>The weights of a query are <span class="math">softmax(<i>q</i> · <i>k</i> / √<i>E</i>)</span> over all tokens, so each row sums to 1. A map shows the patches' part of it; the rest goes to the tokens listed above. Colours start at 0 and end at the greatest weight of the map, or of all maps.</p>
-        <p><b>Attention is not an explanation.</b> A weight says how much of a token's value enters a sum. What the value holds, what the other paths carry (the residual stream, the MLP), and whether the class depends on it, the weight does not say. Deep in the model a patch token holds much of what other patches showed. The views Relevance and Knock out ask the prediction itself.</p>
+        <p>
+          The weights of a query are{" "}
+          <span class="math">
+            softmax(<i>q</i> · <i>k</i> / √<i>E</i>)
+          </span>{" "}
+          over all tokens, so each row sums to 1. A map shows the patches' part of it; the rest goes to the tokens
+          listed above. Colours start at 0 and end at the greatest weight of the map, or of all maps.
+        </p>
+        <p>
+          <b>Attention is not an explanation.</b> A weight says how much of a token's value enters a sum. What the value
+          holds, what the other paths carry (the residual stream, the MLP), and whether the class depends on it, the
+          weight does not say. Deep in the model a patch token holds much of what other patches showed. The views
+          Relevance and Knock out ask the prediction itself.
+        </p>
       </More>
     </Layout>
   );
 }
 
 function Shares({ bench, row }: { bench: Bench; row: Float32Array }) {
-  const { model, query } = bench, prefix = model.prefix.length;
+  const { model, query } = bench,
+    prefix = model.prefix.length;
   let patches = 0;
   for (let k = prefix; k < row.length; ++k) patches += row[k];
-  const own = row[query], total = row.reduce((a, b) => a + b, 0) || 1;
-  const lines: [string, number][] = model.prefix.map((_, token): [string, number] => [tokenName(model, token), row[token]]);
+  const own = query >= 0 ? row[query] : 0,
+    total = row.reduce((a, b) => a + b, 0) || 1;
+  const lines: [string, number][] = model.prefix.map((_, token): [string, number] => [
+    tokenName(model, token),
+    row[token],
+  ]);
   lines.push(["patches", patches], ["of which itself", query >= prefix ? own : NaN]);
   return (
     <section>
       <h2>Where its attention goes</h2>
       <table class="shares">
         <tbody>
-          {lines.filter(([, share]) => !Number.isNaN(share)).map(([name, share]) => (
-            <tr key={name}><th scope="row">{name}</th><td class="bar"><i style={{ width: `${(100 * share) / total}%` }} /></td><td class="number">{percent(share)}</td></tr>
-          ))}
-          <tr><th scope="row">spread</th><td class="note">entropy, of {Math.log2(row.length).toFixed(1)} bits at most</td><td class="number">{Attention.entropy(row).toFixed(2)} bits</td></tr>
+          {lines
+            .filter(([, share]) => !Number.isNaN(share))
+            .map(([name, share]) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td class="bar">
+                  <i style={{ width: `${(100 * share) / total}%` }} />
+                </td>
+                <td class="number">{percent(share)}</td>
+              </tr>
+            ))}
+          <tr>
+            <th scope="row">spread</th>
+            <td class="note">entropy, of {Math.log2(row.length).toFixed(1)} bits at most</td>
+            <td class="number">{Attention.entropy(row).toFixed(2)} bits</td>
+          </tr>
         </tbody>
       </table>
     </section>

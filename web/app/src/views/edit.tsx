@@ -7,6 +7,7 @@ import { theClient } from "../transport/client";
 import { Choice, percent, plain, Problem, Slider } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
+import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { Picture } from "../ui/picture";
@@ -16,28 +17,59 @@ import { BlockAndHead, headText, More, Title } from "./view";
 /** The chosen map as trained and as edited, and how far each head's weights moved. */
 function Drift({ bench }: { bench: Bench }) {
   const { seen, pass, base, query, block, head } = bench;
-  const now = pass.attention, before = base.attention;
+  const now = pass.attention,
+    before = base.attention;
   const drift = useMemo(() => {
     if (!now || !before || now.blocks !== before.blocks) return null;
     return now.which.map((b) => Array.from({ length: now.heads }, (_, h) => now.drift(before, b, h)));
   }, [now, before]);
   if (!seen || !now || !before || !drift) return null;
-  const all = drift.flat(), mean = all.reduce((a, b) => a + b, 0) / all.length;
+  const all = drift.flat(),
+    mean = all.reduce((a, b) => a + b, 0) / all.length;
   return (
     <>
       <div class="pair">
-        <figure><Picture seen={seen} values={before.row(block, head, query)} query={query} label="As trained" /><figcaption>As trained: block {block + 1}, {headText(bench)}</figcaption></figure>
-        <figure><Picture seen={seen} values={now.row(block, head, query)} query={query} label="As edited" /><figcaption>As edited</figcaption></figure>
+        <figure>
+          <Picture seen={seen} values={before.row(block, head, query)} query={query} label="As trained" />
+          <figcaption>
+            As trained: block {block}, {headText(bench)}
+          </figcaption>
+        </figure>
+        <figure>
+          <Picture seen={seen} values={now.row(block, head, query)} query={query} label="As edited" />
+          <figcaption>As edited</figcaption>
+        </figure>
       </div>
       <BlockAndHead bench={bench} />
       <section>
         <h2>Every head, as edited</h2>
-        <HeadGrid seen={seen} attention={now} query={query} block={block} head={head} most={84} crossed={bench.s.cutHeads} onPick={(b, h) => set({ block: b, head: h })} />
+        <HeadGrid
+          seen={seen}
+          attention={now}
+          query={query}
+          block={block}
+          head={head}
+          most={84}
+          crossed={bench.s.cutHeads}
+          onPick={(b, h) => set({ block: b, head: h })}
+        />
       </section>
       <section>
         <h2>How far the weights moved</h2>
-        <p class="note">Half the sum of differences, mean over queries: 0 % if a head attends as trained, 100 % if to other tokens altogether. All heads: {percent(mean)}.</p>
-        <HeatTable label="How far each head's weights moved" rows={now.which.map((b) => `block ${b + 1}`)} columns={drift[0].map((_, h) => `head ${h + 1}`)} values={drift} low={0} high={Math.max(0.1, ...all)} text={(x) => `${(100 * x).toFixed(0)}`} unit="%" />
+        <p class="note">
+          Half the sum of differences, mean over queries: 0 % if a head attends as trained, 100 % if to other tokens
+          altogether. All heads: {percent(mean)}.
+        </p>
+        <HeatTable
+          label="How far each head's weights moved"
+          rows={now.which.map((b) => `block ${b}`)}
+          columns={drift[0].map((_, h) => `head ${h}`)}
+          values={drift}
+          low={0}
+          high={Math.max(0.1, ...all)}
+          text={(x) => `${(100 * x).toFixed(0)}`}
+          unit="%"
+        />
       </section>
     </>
   );
@@ -49,7 +81,19 @@ interface Point {
 }
 
 /** The probabilities at every setting of an edit, by a pass for each. */
-function Sweep({ bench, label, settings, edit, at }: { bench: Bench; label: string; settings: number[]; edit(x: number): Edit[]; at: number }) {
+function Sweep({
+  bench,
+  label,
+  settings,
+  edit,
+  at,
+}: {
+  bench: Bench;
+  label: string;
+  settings: number[];
+  edit(x: number): Edit[];
+  at: number;
+}) {
   const { seen, model, base } = bench;
   const [result, setResult] = useState<{ image: string; points: Point[] } | null>(null);
   const [running, setRunning] = useState(false);
@@ -59,8 +103,14 @@ function Sweep({ bench, label, settings, edit, at }: { bench: Bench; label: stri
     const points: Point[] = [];
     for (const x of settings) {
       const edits = edit(x);
-      const { arrays } = await theClient().ask({ name: "pass", json: { model: model.id, image: seen.id, blocks: [], ...(edits.length ? { edits } : {}) } });
-      const logits = arrays.logits.data as Float32Array, most = Math.max(...logits), e = logits.map((v) => Math.exp(v - most)), sum = e.reduce((a, b) => a + b, 0);
+      const { arrays } = await theClient().ask({
+        name: "pass",
+        json: { model: model.id, image: seen.id, blocks: [], ...(edits.length ? { edits } : {}) },
+      });
+      const logits = arrays.logits.data as Float32Array,
+        most = Math.max(...logits),
+        e = logits.map((v) => Math.exp(v - most)),
+        sum = e.reduce((a, b) => a + b, 0);
       points.push({ x, scores: e.map((v) => v / sum) });
       setResult({ image: seen.id, points: [...points] });
     }
@@ -72,12 +122,24 @@ function Sweep({ bench, label, settings, edit, at }: { bench: Bench; label: stri
     <section>
       <h2>Prediction along the slider</h2>
       {points.length > 1 ? (
-        <LinePlot label={label} at={at} yLabel="probability" yText={(y) => `${Math.round(100 * y)} %`} low={0} high={1}
-          lines={[...classes].slice(0, 5).map((index) => ({ name: labelOf(model, index), points: points.map(({ x, scores }): [number, number] => [x, scores[index]]) }))} />
+        <LinePlot
+          label={label}
+          at={at}
+          yLabel="probability"
+          yText={(y) => `${Math.round(100 * y)} %`}
+          low={0}
+          high={1}
+          lines={[...classes].slice(0, 5).map((index) => ({
+            name: labelOf(model, index),
+            points: points.map(({ x, scores }): [number, number] => [x, scores[index]]),
+          }))}
+        />
       ) : (
         <p class="note">A pass for each of {settings.length} settings.</p>
       )}
-      <button type="button" disabled={running} onClick={() => run().catch(() => setRunning(false))}>{running ? "Running…" : points.length ? "Run again" : "Run through the slider"}</button>
+      <button type="button" disabled={running} onClick={() => run().catch(() => setRunning(false))}>
+        {running ? "Running…" : points.length ? "Run again" : "Run through the slider"}
+      </button>
     </section>
   );
 }
@@ -89,19 +151,86 @@ export function SymmetryView({ bench }: { bench: Bench }) {
   const row = pass.attention?.row(block, head, query) ?? null;
   const possible = model.exact.includes("symmetry");
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)} at t = ${plain(s.t)}`, what: "weight" }}>
+    <Layout
+      bench={bench}
+      overlay={{ values: row, label: `Attention of ${tokenName(model, query)} at t = ${plain(s.t)}`, what: "weight" }}
+    >
       <Title title="Symmetry: may two patches look at each other differently?">
-        <p>Separate queries and keys let the score from i to j differ from the score from j to i. The slider takes that freedom away: at 0 both are equal, as one shared projection forces them to be; at −1 queries and keys have swapped roles.</p>
+        <p>
+          Separate queries and keys let the score from i to j differ from the score from j to i. The slider takes that
+          freedom away: at 0 both are equal, as one shared projection forces them to be; at −1 queries and keys have
+          swapped roles.
+        </p>
       </Title>
-      {!possible && <p class="problem">{model.title} cannot be edited so: {model.attention} attention.</p>}
-      <Slider label={<>t in <span class="math"><i>M</i><sub>s</sub> + <i>t</i> · <i>M</i><sub>a</sub></span></>} value={s.t} min={-1} max={1} step={0.05} text={plain(s.t)} list={[-1, 0, 1]} ends={["−1: roles swapped", "1: as trained"]} disabled={!possible} onInput={(t) => set({ t: Math.abs(t) < 0.001 ? 0 : t })} />
-      <div class="row">{([[-1, "Swap"], [0, "Symmetric"], [1, "As trained"]] as const).map(([t, name]) => <button key={t} type="button" aria-pressed={s.t === t} disabled={!possible} onClick={() => set({ t })}>{name}</button>)}</div>
+      <Obstacle bench={bench} edit={{ kind: "symmetry", t: 0, blocks: "all", heads: "all" }} />
+      <Slider
+        label={
+          <>
+            t in{" "}
+            <span class="math">
+              <i>M</i>
+              <sub>s</sub> + <i>t</i> · <i>M</i>
+              <sub>a</sub>
+            </span>
+          </>
+        }
+        value={s.t}
+        min={-1}
+        max={1}
+        step={0.05}
+        text={plain(s.t)}
+        list={[-1, 0, 1]}
+        ends={["−1: roles swapped", "1: as trained"]}
+        disabled={!possible}
+        onInput={(t) => set({ t: Math.abs(t) < 0.001 ? 0 : t })}
+      />
+      <div class="row">
+        {(
+          [
+            [-1, "Swap"],
+            [0, "Symmetric"],
+            [1, "As trained"],
+          ] as const
+        ).map(([t, name]) => (
+          <button key={t} type="button" aria-pressed={s.t === t} disabled={!possible} onClick={() => set({ t })}>
+            {name}
+          </button>
+        ))}
+      </div>
       <Problem error={pass.error} />
       <Drift bench={bench} />
-      {possible && <Sweep bench={bench} label="t" settings={[-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]} at={s.t} edit={(t) => [...without(bench.edits, "symmetry"), ...(t === 1 ? [] : [{ kind: "symmetry", t, blocks: "all", heads: "all" }])]} />}
+      {possible && (
+        <Sweep
+          bench={bench}
+          label="t"
+          settings={[-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]}
+          at={s.t}
+          edit={(t) => [
+            ...without(bench.edits, "symmetry"),
+            ...(t === 1 ? [] : [{ kind: "symmetry", t, blocks: "all", heads: "all" }]),
+          ]}
+        />
+      )}
       <More title="Formula and limits">
-        <p class="formula"><i>M</i> = <i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub>, &nbsp; <i>M</i><sub>s</sub> = ½ (<i>M</i> + <i>M</i><sup>T</sup>), &nbsp; <i>M</i><sub>a</sub> = ½ (<i>M</i> − <i>M</i><sup>T</sup>)</p>
-        <p>The scores become (1+<i>t</i>)/2 · <i>S</i> + (1−<i>t</i>)/2 · <i>S</i><sup>T</sup> in every head. Sharing one projection asks for more than symmetry: <i>M</i> = <i>W</i><sup>T</sup><i>W</i> has no negative eigenvalue, so no patch may prefer others to itself. What you see is the damage to weights trained apart; a model trained with one projection finds other weights, and on images loses next to nothing (see Twins).</p>
+        <p class="formula">
+          <i>M</i> = <i>W</i>
+          <sub>Q</sub>
+          <sup>T</sup>
+          <i>W</i>
+          <sub>K</sub>, &nbsp; <i>M</i>
+          <sub>s</sub> = ½ (<i>M</i> + <i>M</i>
+          <sup>T</sup>), &nbsp; <i>M</i>
+          <sub>a</sub> = ½ (<i>M</i> − <i>M</i>
+          <sup>T</sup>)
+        </p>
+        <p>
+          The scores become (1+<i>t</i>)/2 · <i>S</i> + (1−<i>t</i>)/2 · <i>S</i>
+          <sup>T</sup> in every head. Sharing one projection asks for more than symmetry: <i>M</i> = <i>W</i>
+          <sup>T</sup>
+          <i>W</i> has no negative eigenvalue, so no patch may prefer others to itself. What you see is the damage to
+          weights trained apart; a model trained with one projection finds other weights, and on images loses next to
+          nothing (see Twins).
+        </p>
       </More>
     </Layout>
   );
@@ -109,25 +238,67 @@ export function SymmetryView({ bench }: { bench: Bench }) {
 
 export function RankView({ bench }: { bench: Bench }) {
   const { s, pass, query, block, head, model } = bench;
-  const whole = model.head_width, rank = s.rank > 0 ? Math.min(s.rank, whole) : whole;
+  const whole = model.head_width,
+    rank = s.rank > 0 ? Math.min(s.rank, whole) : whole;
   const row = pass.attention?.row(block, head, query) ?? null;
   const possible = model.exact.includes("rank");
   const settings = [...new Set([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, whole])].filter((r) => r <= whole);
-  const toEdits = (r: number): Edit[] => [...(r < whole ? [{ kind: "rank", rank: r, by: s.rankBy, blocks: "all", heads: "all" }] : []), ...without(bench.edits, "rank")];
+  const toEdits = (r: number): Edit[] => [
+    ...(r < whole ? [{ kind: "rank", rank: r, by: s.rankBy, blocks: "all", heads: "all" }] : []),
+    ...without(bench.edits, "rank"),
+  ];
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)} at rank ${rank}`, what: "weight" }}>
+    <Layout
+      bench={bench}
+      overlay={{ values: row, label: `Attention of ${tokenName(model, query)} at rank ${rank}`, what: "weight" }}
+    >
       <Title title="Rank: how many directions does a head compare?">
-        <p>A head compares tokens in {whole} directions. The slider keeps only the most important ones. Trained heads need few.</p>
+        <p>
+          A head compares tokens in {whole} directions. The slider keeps only the most important ones. Trained heads
+          need few.
+        </p>
       </Title>
-      {!possible && <p class="problem">{model.title} cannot be edited so: {model.attention} attention.</p>}
-      <Slider label="Directions kept in each head" value={rank} min={1} max={whole} step={1} text={`${rank} of ${whole}`} ends={["1", `${whole}: as trained`]} disabled={!possible} onInput={(r) => set({ rank: r >= whole ? 0 : r })} />
-      <Choice label="Most important for" value={s.rankBy} options={[["weights", "the weights"], ["data", "real tokens"]]} onChange={(rankBy) => set({ rankBy })} />
+      <Obstacle bench={bench} edit={{ kind: "rank", rank: 1, by: "weights", blocks: "all", heads: "all" }} />
+      <Slider
+        label="Directions kept in each head"
+        value={rank}
+        min={1}
+        max={whole}
+        step={1}
+        text={`${rank} of ${whole}`}
+        ends={["1", `${whole}: as trained`]}
+        disabled={!possible}
+        onInput={(r) => set({ rank: r >= whole ? 0 : r })}
+      />
+      <Choice
+        label="Most important for"
+        value={s.rankBy}
+        options={[
+          ["weights", "the weights"],
+          ["data", "real tokens"],
+        ]}
+        onChange={(rankBy) => set({ rankBy })}
+      />
       <Problem error={pass.error} />
       <Drift bench={bench} />
       {possible && <Sweep bench={bench} label="directions" settings={settings} at={rank} edit={toEdits} />}
       <More title="Formula and limits">
-        <p class="formula"><i>M</i> = <i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub> = <i>U</i> Σ <i>V</i><sup>T</sup> ≈ <i>U</i><sub>r</sub> Σ<sub>r</sub> <i>V</i><sub>r</sub><sup>T</sup></p>
-        <p>“The weights” is the best rank-<i>r</i> approximation of <i>M</i> itself (Eckart and Young). “Real tokens” weighs directions by how much tokens of real pictures use them, so that the scores change least. The digit model still classifies 98.93 % of 10,000 test images with 2 of 24 directions (99.43 % as trained).</p>
+        <p class="formula">
+          <i>M</i> = <i>W</i>
+          <sub>Q</sub>
+          <sup>T</sup>
+          <i>W</i>
+          <sub>K</sub> = <i>U</i> Σ <i>V</i>
+          <sup>T</sup> ≈ <i>U</i>
+          <sub>r</sub> Σ<sub>r</sub> <i>V</i>
+          <sub>r</sub>
+          <sup>T</sup>
+        </p>
+        <p>
+          “The weights” is the best rank-<i>r</i> approximation of <i>M</i> itself (Eckart and Young). “Real tokens”
+          weighs directions by how much tokens of real pictures use them, so that the scores change least. The digit
+          model still classifies 98.93 % of 10,000 test images with 2 of 24 directions (99.43 % as trained).
+        </p>
       </More>
     </Layout>
   );

@@ -16,59 +16,165 @@ export function HeadsView({ bench }: { bench: Bench }) {
   const asked = useAnswer("heads", { model: model.id });
   const prefix = circuit === "qk" ? "" : "ov_";
   const of = (name: string) => asked.answer?.arrays[prefix + name]?.data as Float32Array | undefined;
-  const singular = of("singular"), symmetry = of("symmetry"), effective = of("effective_rank"), energy = of("energy_rank");
-  const L = model.blocks, H = model.heads, R = singular ? singular.length / (L * H) : 0;
+  const singular = of("singular"),
+    symmetry = of("symmetry"),
+    effective = of("effective_rank"),
+    energy = of("energy_rank");
+  const L = model.blocks,
+    H = model.heads,
+    R = singular ? singular.length / (L * H) : 0;
   const row = pass.attention?.row(block, head, query) ?? null;
   const grid = (values: Float32Array) => Array.from({ length: L }, (_, l) => [...values.subarray(l * H, (l + 1) * H)]);
-  const names = { rows: Array.from({ length: L }, (_, l) => `block ${l + 1}`), columns: Array.from({ length: H }, (_, h) => `head ${h + 1}`) };
-  const pick = { pressed: (l: number, h: number) => l === block && h === head, onPick: (l: number, h: number) => set({ block: l, head: h }), action: "Shows its attention." };
+  const names = {
+    rows: Array.from({ length: L }, (_, l) => `block ${l}`),
+    columns: Array.from({ length: H }, (_, h) => `head ${h}`),
+  };
+  const pick = {
+    pressed: (l: number, h: number) => l === block && h === head,
+    onPick: (l: number, h: number) => set({ block: l, head: h }),
+    action: "Shows its attention.",
+  };
   return (
-    <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}, block ${block + 1}, ${headText(bench)}`, what: "weight" }}>
+    <Layout
+      bench={bench}
+      overlay={{
+        values: row,
+        label: `Attention of ${tokenName(model, query)}, block ${block}, ${headText(bench)}`,
+        what: "weight",
+      }}
+    >
       <Title title="Heads as matrices">
-        <p>A head's scores depend on one matrix alone, <span class="math"><i>M</i> = <i>W</i><sub>Q</sub><sup>T</sup><i>W</i><sub>K</sub></span>; what it writes depends on <span class="math"><i>W</i><sub>O</sub><i>W</i><sub>V</sub></span>. Here are their singular values and how symmetric they are. Choose a head to see it at work in the picture.</p>
+        <p>
+          A head's scores depend on one matrix alone,{" "}
+          <span class="math">
+            <i>M</i> = <i>W</i>
+            <sub>Q</sub>
+            <sup>T</sup>
+            <i>W</i>
+            <sub>K</sub>
+          </span>
+          ; what it writes depends on{" "}
+          <span class="math">
+            <i>W</i>
+            <sub>O</sub>
+            <i>W</i>
+            <sub>V</sub>
+          </span>
+          . Here are their singular values and how symmetric they are. Choose a head to see it at work in the picture.
+        </p>
       </Title>
-      <Choice label="Matrix" value={circuit} options={[["qk", "where it looks (QK)"], ["ov", "what it writes (OV)"]]} onChange={(value) => setCircuit(value as "qk" | "ov")} />
+      <Choice
+        label="Matrix"
+        value={circuit}
+        options={[
+          ["qk", "where it looks (QK)"],
+          ["ov", "what it writes (OV)"],
+        ]}
+        onChange={(value) => setCircuit(value as "qk" | "ov")}
+      />
       <Problem error={asked.error} />
       {singular && symmetry && <Spectra bench={bench} singular={singular} symmetry={symmetry} R={R} />}
       {symmetry && (
         <section>
           <h2>Symmetry</h2>
-          <p class="note">(‖<i>M</i><sub>s</sub>‖² − ‖<i>M</i><sub>a</sub>‖²) / ‖<i>M</i>‖²: +1 if <i>M</i> is symmetric, as a shared projection would make it; 0 if both parts are alike, as for random weights; −1 if it is antisymmetric.</p>
-          <HeatTable {...names} label="Symmetry of each head" values={grid(symmetry)} low={-1} high={1} map={diverging} text={(x) => plain(x)} {...pick} />
+          <p class="note">
+            (‖<i>M</i>
+            <sub>s</sub>‖² − ‖<i>M</i>
+            <sub>a</sub>‖²) / ‖<i>M</i>‖²: +1 if <i>M</i> is symmetric, as a shared projection would make it; 0 if both
+            parts are alike, as for random weights; −1 if it is antisymmetric.
+          </p>
+          <HeatTable
+            {...names}
+            label="Symmetry of each head"
+            values={grid(symmetry)}
+            low={-1}
+            high={1}
+            map={diverging}
+            text={(x) => plain(x)}
+            {...pick}
+          />
         </section>
       )}
       {effective && (
         <section>
           <h2>Effective rank</h2>
-          <p class="note">Directions in use: the exponential of the entropy of the singular values' shares. A head could use {model.head_width}.{energy && " The small number is the directions that hold 90 % of the energy."}</p>
-          <HeatTable {...names} label="Effective rank of each head" values={grid(effective)} low={1} high={Math.max(2, ...effective)} text={(x) => x.toFixed(1)} note={energy && energy.length === L * H * 3 ? (l, h) => String(Math.round(energy[(l * H + h) * 3])) : undefined} {...pick} />
+          <p class="note">
+            Directions in use: the exponential of the entropy of the singular values' shares. A head could use{" "}
+            {model.head_width}.{energy && " The small number is the directions that hold 90 % of the energy."}
+          </p>
+          <HeatTable
+            {...names}
+            label="Effective rank of each head"
+            values={grid(effective)}
+            low={1}
+            high={Math.max(2, ...effective)}
+            text={(x) => x.toFixed(1)}
+            note={
+              energy && energy.length === L * H * 3 ? (l, h) => String(Math.round(energy[(l * H + h) * 3])) : undefined
+            }
+            {...pick}
+          />
         </section>
       )}
       <More title="How to read it">
-        <p>LayerNorm is folded in, so the spectra are those of what the head computes. A steep curve is a head that compares few directions: it could be narrower. {WQ} and {WK} alone say little, since <i>W</i><sub>Q</sub> → <i>A</i><i>W</i><sub>Q</sub>, <i>W</i><sub>K</sub> → <i>A</i><sup>−T</sup><i>W</i><sub>K</sub> changes them but not <i>M</i> (see Gauge).</p>
+        <p>
+          LayerNorm is folded in, so the spectra are those of what the head computes. A steep curve is a head that
+          compares few directions: it could be narrower. {WQ} and {WK} alone say little, since <i>W</i>
+          <sub>Q</sub> → <i>A</i>
+          <i>W</i>
+          <sub>Q</sub>, <i>W</i>
+          <sub>K</sub> → <i>A</i>
+          <sup>−T</sup>
+          <i>W</i>
+          <sub>K</sub> changes them but not <i>M</i> (see Gauge).
+        </p>
       </More>
     </Layout>
   );
 }
 
 // Small multiples: the singular values of each head, relative to the greatest.
-function Spectra({ bench, singular, symmetry, R }: { bench: Bench; singular: Float32Array; symmetry: Float32Array; R: number }) {
-  const { model, block, head } = bench, L = model.blocks, H = model.heads;
-  const w = 96, h = 52;
+function Spectra({
+  bench,
+  singular,
+  symmetry,
+  R,
+}: {
+  bench: Bench;
+  singular: Float32Array;
+  symmetry: Float32Array;
+  R: number;
+}) {
+  const { model, block, head } = bench,
+    L = model.blocks,
+    H = model.heads;
+  const w = 96,
+    h = 52;
   return (
     <section>
       <h2>Singular values</h2>
       <div class="wide" tabIndex={0} role="region" aria-label="Singular values of every head">
         <div class="spectra" style={{ gridTemplateColumns: `2rem repeat(${H}, minmax(2.6rem, 7rem))` }}>
           {Array.from({ length: L }, (_, l) => [
-            <span key={`row ${l}`} class="row-name">{l + 1}</span>,
+            <span key={`row ${l}`} class="row-name">
+              {l}
+            </span>,
             ...Array.from({ length: H }, (_, j) => {
-              const at = (l * H + j) * R, most = singular[at] || 1;
-              const points = Array.from({ length: R }, (_, i) => `${((i + 0.5) / R) * w},${(h - 3 - (singular[at + i] / most) * (h - 8)).toFixed(1)}`);
+              const at = (l * H + j) * R,
+                most = singular[at] || 1;
+              const points = Array.from(
+                { length: R },
+                (_, i) => `${((i + 0.5) / R) * w},${(h - 3 - (singular[at + i] / most) * (h - 8)).toFixed(1)}`,
+              );
               const half = [...singular.subarray(at, at + R)].filter((x) => x > most / 2).length;
               return (
-                <button key={j} type="button" aria-pressed={l === block && j === head} onClick={() => set({ block: l, head: j })}
-                  aria-label={`block ${l + 1}, head ${j + 1}: greatest singular value ${most.toPrecision(3)}, ${half} above half of it, symmetry ${plain(symmetry[l * H + j])}`}>
+                <button
+                  key={j}
+                  type="button"
+                  aria-pressed={l === block && j === head}
+                  onClick={() => set({ block: l, head: j })}
+                  aria-label={`block ${l}, head ${j}: greatest singular value ${most.toPrecision(3)}, ${half} above half of it, symmetry ${plain(symmetry[l * H + j])}`}
+                >
                   <svg viewBox={`0 0 ${w} ${h}`} aria-hidden="true" preserveAspectRatio="none">
                     <polygon points={`0,${h} ${points.join(" ")} ${w},${h}`} />
                     <polyline points={points.join(" ")} />
@@ -80,7 +186,10 @@ function Spectra({ bench, singular, symmetry, R }: { bench: Bench; singular: Flo
           ])}
         </div>
       </div>
-      <p class="note">Each curve runs from the greatest singular value to the least, {R} of them, relative to the greatest. The strip under it is the symmetry, red for +1, blue for −1. Rows are blocks, columns heads.</p>
+      <p class="note">
+        Each curve runs from the greatest singular value to the least, {R} of them, relative to the greatest. The strip
+        under it is the symmetry, red for +1, blue for −1. Rows are blocks, columns heads.
+      </p>
     </section>
   );
 }

@@ -6,10 +6,14 @@ import { labelOf, tokenName } from "../model";
 import { set } from "../state";
 import { theClient } from "../transport/client";
 import { percent, Problem, Select, signed, Toggle } from "../ui/controls";
+import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
+import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { More, Title } from "./view";
+
+const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 interface Row {
   change: number[];
@@ -25,7 +29,11 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
   // Heads that are out stay out of the question: what each head is worth is measured in the model as it now is.
   const tokens = s.cutTokens.map((token) => ({ kind: "token", token }));
   const key = seen && klass >= 0 ? JSON.stringify([model.id, seen.id, klass, tokens]) : "";
-  const [found, setFound] = useState<{ key: string; rows: (Row | null)[]; error: Error | null }>({ key: "", rows: [], error: null });
+  const [found, setFound] = useState<{ key: string; rows: (Row | null)[]; error: Error | null }>({
+    key: "",
+    rows: [],
+    error: null,
+  });
   useEffect(() => {
     if (!key || !seen) return;
     let dropped = false;
@@ -33,17 +41,26 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
     const run = async () => {
       // The last block first: it matters most for what the picture shows.
       for (let block = model.blocks - 1; block >= 0 && !dropped; --block) {
-        const { json, arrays } = await theClient().ask({ name: "knockout", json: { model: model.id, image: seen.id, class: klass, block, ...(tokens.length ? { edits: tokens } : {}) } });
-        const winners = ((json.top as (number | { index: number })[]) ?? []).map((winner) => (typeof winner === "number" ? winner : winner.index));
+        const { json, arrays } = await theClient().ask({
+          name: "knockout",
+          json: { model: model.id, image: seen.id, class: klass, block, ...(tokens.length ? { edits: tokens } : {}) },
+        });
+        const winners = ((json.top as (number | { index: number })[]) ?? []).map((winner) =>
+          typeof winner === "number" ? winner : winner.index,
+        );
         rows[block] = { change: [...(arrays.change.data as Float32Array)], winners };
         if (!dropped) setFound({ key, rows: [...rows], error: null });
       }
     };
     // A drawing in progress would queue a pass for each head at each stroke.
-    const timer = setTimeout(() => run().catch((error: Error & { type?: string }) => {
-      // A kept page has the blocks that were known when it was kept.
-      if (!dropped && error.type !== "not_recorded") setFound({ key, rows, error });
-    }), 250);
+    const timer = setTimeout(
+      () =>
+        run().catch((error: Error & { type?: string }) => {
+          // A kept page has the blocks that were known when it was kept.
+          if (!dropped && error.type !== "not_recorded") setFound({ key, rows, error });
+        }),
+      250,
+    );
     return () => {
       dropped = true;
       clearTimeout(timer);
@@ -68,36 +85,129 @@ export function KnockoutView({ bench }: { bench: Bench }) {
   };
   const ranked = base.scores ? [...base.scores.keys()].sort((a, b) => base.scores![b] - base.scores![a]) : [];
   return (
-    <Layout bench={bench} chosen={klass} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}`, what: "weight" }}>
+    <Layout
+      bench={bench}
+      chosen={klass}
+      overlay={{ values: row, label: `Attention of ${tokenName(model, query)}`, what: "weight" }}
+    >
       <Title title="Knock out heads and tokens">
-        <p>Click a head to take its output away, or hide patches from all others. The prediction follows. Each number is what removing that head alone does to the class's logit.</p>
+        <p>
+          Click a head to take its output away, or hide patches from all others. The prediction follows. Each number is
+          what removing that head alone does to the class's logit.
+        </p>
       </Title>
       {model.classifier ? (
         <>
-          <Select label="Class" value={String(klass)} onChange={(value) => set({ klass: Number(value) })} options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [String(i), labelOf(model, i)])} />
-          {!measuring && seen && <p><button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>Measure every head</button> <span class="note">{model.blocks * model.heads} passes, about {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s</span></p>}
-          <HeatTable caption={`Change of the logit of ${labelOf(model, klass)} without the head`} rows={Array.from({ length: model.blocks }, (_, b) => `block ${b + 1}`)} columns={Array.from({ length: model.heads }, (_, h) => `head ${h + 1}`)}
-            values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))} low={-most} high={most} map={diverging} text={(x) => signed(x)} unit="of the logit"
-            note={(b, h) => { const winner = rows[b]?.winners[h]; return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : ""; }}
-            pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)} onPick={toggle} crosses action="Takes the head out or puts it back." />
-          <p class="note">Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A crossed number is a head that is out now.</p>
+          <Select
+            label="Class"
+            value={String(klass)}
+            onChange={(value) => set({ klass: Number(value) })}
+            options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [
+              String(i),
+              labelOf(model, i),
+            ])}
+          />
+          {!measuring && seen && (
+            <p>
+              <button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>
+                Measure every head
+              </button>{" "}
+              <span class="note">
+                {model.blocks * model.heads} passes, about{" "}
+                {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s
+              </span>
+            </p>
+          )}
+          <HeatTable
+            caption={`Change of the logit of ${labelOf(model, klass)} without the head`}
+            rows={Array.from({ length: model.blocks }, (_, b) => `block ${b}`)}
+            columns={Array.from({ length: model.heads }, (_, h) => `head ${h}`)}
+            values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))}
+            low={-most}
+            high={most}
+            map={diverging}
+            text={(x) => signed(x)}
+            unit="of the logit"
+            note={(b, h) => {
+              const winner = rows[b]?.winners[h];
+              return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : "";
+            }}
+            pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)}
+            onPick={toggle}
+            crosses
+            action="Takes the head out or puts it back."
+          />
+          <p class="note">
+            Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A
+            crossed number is a head that is out now.
+          </p>
         </>
-      ) : <p class="problem">This model has no classifier. Heads and tokens can still be taken out: their maps change in the other views.</p>}
+      ) : (
+        <>
+          <p class="note">
+            This model has no classifier, so there is no logit to change. Click a head to take it out: the maps of later
+            blocks follow.
+          </p>
+          {seen && pass.attention && (
+            <HeadGrid
+              seen={seen}
+              attention={pass.attention}
+              query={query}
+              block={block}
+              head={head}
+              crossed={s.cutHeads}
+              onPick={(b, h) => (typeof h === "number" ? toggle(b, h) : set({ block: b, head: h }))}
+            />
+          )}
+        </>
+      )}
+      <Obstacle bench={bench} edit={{ kind: "head", block: 0, head: 0 }} />
       <Problem error={error} />
       <section>
         <h2>Hide tokens</h2>
-        <Toggle label="Clicks on the picture hide patches" value={s.cutting} onChange={(cutting) => set({ cutting, held: false })} />
+        <Toggle
+          label="Clicks on the picture hide patches"
+          value={s.cutting}
+          onChange={(cutting) => set({ cutting, held: false })}
+        />
         <div class="row">
           {model.prefix.map((_, token) => (
-            <button key={token} type="button" aria-pressed={s.cutTokens.includes(token)} onClick={() => set({ cutTokens: s.cutTokens.includes(token) ? s.cutTokens.filter((each) => each !== token) : [...s.cutTokens, token] })}>Hide {tokenName(model, token)}</button>
+            <button
+              key={token}
+              type="button"
+              aria-pressed={s.cutTokens.includes(token)}
+              onClick={() =>
+                set({
+                  cutTokens: s.cutTokens.includes(token)
+                    ? s.cutTokens.filter((each) => each !== token)
+                    : [...s.cutTokens, token],
+                })
+              }
+            >
+              Hide {tokenName(model, token)}
+            </button>
           ))}
-          <button type="button" disabled={!s.cutTokens.length && !s.cutHeads.length} onClick={() => set({ cutTokens: [], cutHeads: [] })}>Put everything back</button>
+          <button
+            type="button"
+            disabled={!s.cutTokens.length && !s.cutHeads.length}
+            onClick={() => set({ cutTokens: [], cutHeads: [] })}
+          >
+            Put everything back
+          </button>
         </div>
-        <p class="note">{s.cutHeads.length} heads and {s.cutTokens.length} tokens are out.</p>
+        <p class="note" aria-live="polite">
+          {s.cutHeads.length || s.cutTokens.length
+            ? `Out: ${count(s.cutHeads.length, "head")}, ${count(s.cutTokens.length, "token")}.`
+            : "Nothing is out."}
+        </p>
       </section>
       {(s.cutHeads.length > 0 || s.cutTokens.length > 0) && <Logits bench={bench} />}
       <More title="What it shows and what it does not">
-        <p>A head that is out adds nothing to the residual stream; a hidden token has its key removed in every block, and the rest of the softmax takes its share. Heads back each other up: a small change says that the head can be missed here, not that it does nothing, and the changes of two heads do not add up.</p>
+        <p>
+          A head that is out adds nothing to the residual stream; a hidden token has its key removed in every block, and
+          the rest of the softmax takes its share. Heads back each other up: a small change says that the head can be
+          missed here, not that it does nothing, and the changes of two heads do not add up.
+        </p>
       </More>
     </Layout>
   );
@@ -114,12 +224,39 @@ function Logits({ bench }: { bench: Bench }) {
       <h2>What the logits lose</h2>
       <div class="wide" tabIndex={0} role="region" aria-label="Logits before and after">
         <table class="logits">
-          <thead><tr><th scope="col">class</th><th scope="col" class="number">as trained</th><th scope="col" class="number">now</th><th scope="col">change</th><th scope="col" class="number">probability now</th></tr></thead>
+          <thead>
+            <tr>
+              <th scope="col">class</th>
+              <th scope="col" class="number">
+                as trained
+              </th>
+              <th scope="col" class="number">
+                now
+              </th>
+              <th scope="col">change</th>
+              <th scope="col" class="number">
+                probability now
+              </th>
+            </tr>
+          </thead>
           <tbody>
             {order.map((i) => (
               <tr key={i}>
-                <th scope="row">{labelOf(model, i)}</th><td class="number">{signed(base.logits![i])}</td><td class="number">{signed(pass.logits![i])}</td>
-                <td class="change"><span class="axis"><i class={change[i] < 0 ? "less" : "more"} style={{ [change[i] < 0 ? "right" : "left"]: "50%", width: `${(50 * Math.abs(change[i])) / most}%` }} /></span><span>{signed(change[i])}</span></td>
+                <th scope="row">{labelOf(model, i)}</th>
+                <td class="number">{signed(base.logits![i])}</td>
+                <td class="number">{signed(pass.logits![i])}</td>
+                <td class="change">
+                  <span class="axis">
+                    <i
+                      class={change[i] < 0 ? "less" : "more"}
+                      style={{
+                        [change[i] < 0 ? "right" : "left"]: "50%",
+                        width: `${(50 * Math.abs(change[i])) / most}%`,
+                      }}
+                    />
+                  </span>
+                  <span>{signed(change[i])}</span>
+                </td>
                 <td class="number">{percent(pass.scores![i])}</td>
               </tr>
             ))}

@@ -20,37 +20,185 @@ interface Step {
   text: ComponentChildren;
 }
 
-const sum = <>Σ<sub><i>j</i></sub> <i>w</i><sub><i>ij</i></sub> <i>x</i><sub><i>j</i></sub></>;
+const sum = (
+  <>
+    Σ
+    <sub>
+      <i>j</i>
+    </sub>{" "}
+    <i>w</i>
+    <sub>
+      <i>ij</i>
+    </sub>{" "}
+    <i>x</i>
+    <sub>
+      <i>j</i>
+    </sub>
+  </>
+);
 export const kSteps: Step[] = [
   {
-    name: "Gaussian smoothing", changed: "The start: a weighted mean of neighbours.",
-    formula: <><i>y</i><sub><i>i</i></sub> = {sum}, &nbsp; <i>w</i><sub><i>ij</i></sub> ∝ exp(−‖<i>p</i><sub><i>i</i></sub> − <i>p</i><sub><i>j</i></sub>‖² / 2σ²)</>,
-    text: <>Each patch becomes a weighted mean of the patches around it. Weights depend on distance alone and are the same everywhere: drag the query and the blob moves along unchanged.</>,
+    name: "Gaussian smoothing",
+    changed: "The start: a weighted mean of neighbours.",
+    formula: (
+      <>
+        <i>y</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        = {sum}, &nbsp; <i>w</i>
+        <sub>
+          <i>ij</i>
+        </sub>{" "}
+        ∝ exp(−‖<i>p</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        − <i>p</i>
+        <sub>
+          <i>j</i>
+        </sub>
+        ‖² / 2σ²)
+      </>
+    ),
+    text: (
+      <>
+        Each patch becomes a weighted mean of the patches around it. Weights depend on distance alone and are the same
+        everywhere: drag the query and the blob moves along unchanged.
+      </>
+    ),
   },
   {
-    name: "Hard dictionary", changed: "Weights now depend on content, not on distance.",
-    formula: <><i>y</i><sub><i>i</i></sub> = <i>x</i><sub><i>j</i>*</sub>, &nbsp; <i>j</i>* = arg min<sub><i>j</i></sub> ‖<i>x</i><sub><i>i</i></sub> − <i>x</i><sub><i>j</i></sub>‖²</>,
-    text: <>A look-up: the query patch asks for the entry most like it and takes that one alone. All weight lies on one place, and it jumps as you drag.</>,
+    name: "Hard dictionary",
+    changed: "Weights now depend on content, not on distance.",
+    formula: (
+      <>
+        <i>y</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        = <i>x</i>
+        <sub>
+          <i>j</i>*
+        </sub>
+        , &nbsp; <i>j</i>* = arg min
+        <sub>
+          <i>j</i>
+        </sub>{" "}
+        ‖<i>x</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        − <i>x</i>
+        <sub>
+          <i>j</i>
+        </sub>
+        ‖²
+      </>
+    ),
+    text: (
+      <>
+        A look-up: the query patch asks for the entry most like it and takes that one alone. All weight lies on one
+        place, and it jumps as you drag.
+      </>
+    ),
   },
   {
-    name: "Soft dictionary", changed: "All entries answer, weighted by how well they match.",
-    formula: <><i>w</i><sub><i>ij</i></sub> ∝ exp(−‖<i>x</i><sub><i>i</i></sub> − <i>x</i><sub><i>j</i></sub>‖² / 2τ)</>,
-    text: <>The softmax of similarities. The temperature τ sets how sharp: near 0 it is the hard dictionary again, and a large τ gives the mean of the whole picture.</>,
+    name: "Soft dictionary",
+    changed: "All entries answer, weighted by how well they match.",
+    formula: (
+      <>
+        <i>w</i>
+        <sub>
+          <i>ij</i>
+        </sub>{" "}
+        ∝ exp(−‖<i>x</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        − <i>x</i>
+        <sub>
+          <i>j</i>
+        </sub>
+        ‖² / 2τ)
+      </>
+    ),
+    text: (
+      <>
+        The softmax of similarities. The temperature τ sets how sharp: near 0 it is the hard dictionary again, and a
+        large τ gives the mean of the whole picture.
+      </>
+    ),
   },
   {
-    name: "Scaled dot product", changed: "Similarity is learned: the query and the keys are projected first.",
-    formula: <><i>w</i><sub><i>ij</i></sub> ∝ exp(<i>q</i><sub><i>i</i></sub> · <i>k</i><sub><i>j</i></sub> / √<i>E</i>), &nbsp; <i>q</i> = <i>W</i><sub>Q</sub><i>x</i>, <i>k</i> = <i>W</i><sub>K</sub><i>x</i></>,
-    text: <>One head of the model's first block. {WQ} says what a patch asks for, {WK} what it offers; they need not be alike, so a patch may ask for something that it is not. Positions are part of the tokens. √E keeps the scores' variance near 1, so that the softmax does not saturate.</>,
+    name: "Scaled dot product",
+    changed: "Similarity is learned: the query and the keys are projected first.",
+    formula: (
+      <>
+        <i>w</i>
+        <sub>
+          <i>ij</i>
+        </sub>{" "}
+        ∝ exp(<i>q</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        · <i>k</i>
+        <sub>
+          <i>j</i>
+        </sub>{" "}
+        / √<i>E</i>), &nbsp; <i>q</i> = <i>W</i>
+        <sub>Q</sub>
+        <i>x</i>, <i>k</i> = <i>W</i>
+        <sub>K</sub>
+        <i>x</i>
+      </>
+    ),
+    text: (
+      <>
+        One head of the model's first block. {WQ} says what a patch asks for, {WK} what it offers; they need not be
+        alike, so a patch may ask for something that it is not. Positions are part of the tokens. √E keeps the scores'
+        variance near 1, so that the softmax does not saturate.
+      </>
+    ),
   },
   {
-    name: "Several heads", changed: "Several such questions at once.",
-    formula: <><i>y</i><sub><i>i</i></sub> = <i>W</i><sub>O</sub> [head<sub>1</sub>; …; head<sub>H</sub>]</>,
-    text: <>Each head has its own {WQ}, {WK} and {WV} and asks its own question; their answers are joined and mixed by {WO}. This is the attention layer of the model.</>,
+    name: "Several heads",
+    changed: "Several such questions at once.",
+    formula: (
+      <>
+        <i>y</i>
+        <sub>
+          <i>i</i>
+        </sub>{" "}
+        = <i>W</i>
+        <sub>O</sub> [head<sub>1</sub>; …; head<sub>H</sub>]
+      </>
+    ),
+    text: (
+      <>
+        Each head has its own {WQ}, {WK} and {WV} and asks its own question; their answers are joined and mixed by {WO}.
+        This is the attention layer of the model.
+      </>
+    ),
   },
   {
-    name: "Translation", changed: "Queries of one sequence, keys and values of another.",
-    formula: <><i>A</i> = softmax(<i>Q</i><sub>target</sub> <i>K</i><sub>source</sub><sup>T</sup> / √<i>E</i>)</>,
-    text: <>The text that is written asks the text that is read. Here one can see what the softmax is worth: put a hard look-up, or the Gaussian of step 1, in its place, and read the sentence.</>,
+    name: "Translation",
+    changed: "Queries of one sequence, keys and values of another.",
+    formula: (
+      <>
+        <i>A</i> = softmax(<i>Q</i>
+        <sub>target</sub> <i>K</i>
+        <sub>source</sub>
+        <sup>T</sup> / √<i>E</i>)
+      </>
+    ),
+    text: (
+      <>
+        The text that is written asks the text that is read. Here one can see what the softmax is worth: put a hard
+        look-up, or the Gaussian of step 1, in its place, and read the sentence.
+      </>
+    ),
   },
 ];
 
@@ -59,7 +207,12 @@ function Stepper({ step }: { step: number }) {
     <nav class="stepper" aria-label="Steps from smoothing to attention">
       <ol>
         {kSteps.map(({ name }, i) => (
-          <li key={name}><button type="button" aria-current={i === step ? "step" : undefined} onClick={() => set({ step: i })}><span>{i + 1}</span>{name}</button></li>
+          <li key={name}>
+            <button type="button" aria-current={i === step ? "step" : undefined} onClick={() => set({ step: i })}>
+              <span>{i + 1}</span>
+              {name}
+            </button>
+          </li>
         ))}
       </ol>
     </nav>
@@ -67,7 +220,8 @@ function Stepper({ step }: { step: number }) {
 }
 
 export function StepsView({ bench }: { bench: Bench }) {
-  const { s } = bench, step = kSteps[s.step];
+  const { s } = bench,
+    step = kSteps[s.step];
   const title = (
     <Title title="From smoothing to attention">
       <p>Six steps, each changing one thing. Drag the query over the picture and watch the weights.</p>
@@ -77,7 +231,9 @@ export function StepsView({ bench }: { bench: Bench }) {
   const head = (
     <>
       <section class="step" aria-live="polite">
-        <h2>{s.step + 1}. {step.name}</h2>
+        <h2>
+          {s.step + 1}. {step.name}
+        </h2>
         <p class="changed">{step.changed}</p>
         <p class="formula">{step.formula}</p>
         <p>{step.text}</p>
@@ -86,26 +242,66 @@ export function StepsView({ bench }: { bench: Bench }) {
   );
   const foot = (
     <div class="row spread">
-      <button type="button" disabled={s.step === 0} onClick={() => set({ step: s.step - 1 })}>← Back</button>
-      {s.step < kSteps.length - 1 && <button type="button" class="main" onClick={() => set({ step: s.step + 1 })}>Next step →</button>}
+      <button type="button" disabled={s.step === 0} onClick={() => set({ step: s.step - 1 })}>
+        ← Back
+      </button>
+      {s.step < kSteps.length - 1 && (
+        <button type="button" class="main" onClick={() => set({ step: s.step + 1 })}>
+          Next step →
+        </button>
+      )}
     </div>
   );
-  if (s.step === 5) return <div class="layout wide-layout" data-figure>{title}<div class="body">{head}<TranslatorStep bench={bench} />{foot}</div></div>;
+  if (s.step === 5)
+    return (
+      <div class="layout wide-layout" data-figure>
+        {title}
+        <div class="body">
+          {head}
+          <TranslatorStep bench={bench} />
+          {foot}
+        </div>
+      </div>
+    );
   return <PatchStep bench={bench} title={title} head={head} foot={foot} />;
 }
 
-function PatchStep({ bench, title, head, foot }: { bench: Bench; title: ComponentChildren; head: ComponentChildren; foot: ComponentChildren }) {
-  const { s, model, seen } = bench, prefix = model.prefix.length;
+function PatchStep({
+  bench,
+  title,
+  head,
+  foot,
+}: {
+  bench: Bench;
+  title: ComponentChildren;
+  head: ComponentChildren;
+  foot: ComponentChildren;
+}) {
+  const { s, model, seen } = bench,
+    prefix = model.prefix.length;
   // Steps of single patches have no class token: the middle patch asks in its place.
-  const query = bench.query >= prefix ? bench.query : prefix + Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
+  const query =
+    bench.query >= prefix
+      ? bench.query
+      : prefix + Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
   const at = [Math.floor((query - prefix) / model.grid[1]), (query - prefix) % model.grid[1]];
   const one = typeof bench.head === "number" ? bench.head : 0;
-  const asked = useAnswer("smooth", seen && {
-    model: seen.model.id, image: seen.id, query: at, step: s.step,
-    ...(s.step === 0 ? { sigma: s.sigma } : {}), ...(s.step === 2 ? { temperature: s.temperature } : {}), ...(s.step === 1 ? { own: false } : {}), ...(s.step === 3 ? { heads: [one] } : {}),
-  });
+  const asked = useAnswer(
+    "smooth",
+    seen && {
+      model: seen.model.id,
+      image: seen.id,
+      query: at,
+      step: s.step,
+      ...(s.step === 0 ? { sigma: s.sigma } : {}),
+      ...(s.step === 2 ? { temperature: s.temperature } : {}),
+      ...(s.step === 1 ? { own: false } : {}),
+      ...(s.step === 3 ? { heads: [one] } : {}),
+    },
+  );
   const answered = asked.request?.step === s.step ? asked.answer : null;
-  const weights = answered?.arrays.weights, mixed = answered?.arrays.mixed;
+  const weights = answered?.arrays.weights,
+    mixed = answered?.arrays.mixed;
   const patches = seen ? seen.grid[0] * seen.grid[1] : 0;
   const heads = weights && patches && weights.data.length % patches === 0 ? weights.data.length / patches : 0;
   const valuesOf = (head: number) => {
@@ -116,21 +312,60 @@ function PatchStep({ bench, title, head, foot }: { bench: Bench; title: Componen
   const chosen = typeof bench.head === "number" && bench.head < heads ? bench.head : 0;
   const values = heads ? valuesOf(chosen) : null;
   return (
-    <Layout bench={{ ...bench, query }} overlay={{ values, label: `${kSteps[s.step].name}: weights of ${tokenName(model, query)}`, what: "weight" }}>
+    <Layout
+      bench={{ ...bench, query }}
+      overlay={{ values, label: `${kSteps[s.step].name}: weights of ${tokenName(model, query)}`, what: "weight" }}
+    >
       {title}
       {head}
-      {s.step === 0 && <Slider label="Width σ, in patches" value={s.sigma} min={0.2} max={Math.max(4, model.grid[0] / 2)} step={0.1} text={s.sigma.toFixed(1)} onInput={(sigma) => set({ sigma })} />}
-      {s.step === 2 && (
-        <Slider label="Temperature τ" value={Math.log10(s.temperature)} min={-4} max={0} step={0.05} text={s.temperature.toPrecision(2)} ends={["sharp", "flat"]} onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })} />
+      {s.step === 0 && (
+        <Slider
+          label="Width σ, in patches"
+          value={s.sigma}
+          min={0.2}
+          max={Math.max(4, model.grid[0] / 2)}
+          step={0.1}
+          text={s.sigma.toFixed(1)}
+          onInput={(sigma) => set({ sigma })}
+        />
       )}
-      {s.step === 1 && values && values[query] > 0.5 && <p class="note">The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.</p>}
-      {s.step === 3 && model.heads > 1 && <Slider label="Head of the first block" value={one + 1} min={1} max={model.heads} step={1} text={`${one + 1} of ${model.heads}`} onInput={(value) => set({ head: value - 1 })} />}
-      {mixed && seen && <Mixed bench={{ ...bench, query }} mixed={mixed} heads={heads} at={at as [number, number]} chosen={chosen} />}
+      {s.step === 2 && (
+        <Slider
+          label="Temperature τ"
+          value={Math.log10(s.temperature)}
+          min={-4}
+          max={0}
+          step={0.05}
+          text={s.temperature.toPrecision(2)}
+          ends={["sharp", "flat"]}
+          onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })}
+        />
+      )}
+      {s.step === 1 && values && values[query] > 0.5 && (
+        <p class="note">
+          The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.
+        </p>
+      )}
+      {s.step === 3 && model.heads > 1 && (
+        <Slider
+          label="Head of the first block"
+          value={one}
+          min={0}
+          max={model.heads - 1}
+          step={1}
+          text={String(one)}
+          onInput={(value) => set({ head: value })}
+        />
+      )}
+      {mixed && seen && (
+        <Mixed bench={{ ...bench, query }} mixed={mixed} heads={heads} at={at as [number, number]} chosen={chosen} />
+      )}
       {s.step === 4 && seen && heads > 1 && (
         <div class="tiles">
           {Array.from({ length: heads }, (_, h) => (
             <button key={h} type="button" class="tile" aria-pressed={h === chosen} onClick={() => set({ head: h })}>
-              <Picture seen={seen} values={valuesOf(h)} query={query} label={`head ${h + 1}`} /><span>head {h + 1}</span>
+              <Picture seen={seen} values={valuesOf(h)} query={query} label={`head ${h}`} />
+              <span>head {h}</span>
             </button>
           ))}
         </div>
@@ -138,25 +373,64 @@ function PatchStep({ bench, title, head, foot }: { bench: Bench; title: Componen
       <Problem error={asked.error} />
       {foot}
       <More title="What is computed here">
-        <p>All weights are computed by the engine from this picture, steps 4 and 5 with the weights of the first block of {model.title}. Steps 1 to 3 mix patches as pixels. Steps 4 and 5 mix values, not pixels; the mixed patch shows what the same weights would make of pixels. Real heads also attend to tokens without a patch, which are left out here, and weights are scaled to sum to 1.</p>
+        <p>
+          All weights are computed by the engine from this picture, steps 4 and 5 with the weights of the first block of{" "}
+          {model.title}. Steps 1 to 3 mix patches as pixels. Steps 4 and 5 mix values, not pixels; the mixed patch shows
+          what the same weights would make of pixels. Real heads also attend to tokens without a patch, which are left
+          out here, and weights are scaled to sum to 1.
+        </p>
       </More>
     </Layout>
   );
 }
 
 // The query's patch and what the weighted mean makes of it.
-function Mixed({ bench, mixed, heads, at, chosen }: { bench: Bench; mixed: NamedArray; heads: number; at: [number, number]; chosen: number }) {
-  const shape = mixed.shape.slice(-3), each = shape.reduce((a, b) => a * b, 1), many = mixed.data.length === each * heads;
+function Mixed({
+  bench,
+  mixed,
+  heads,
+  at,
+  chosen,
+}: {
+  bench: Bench;
+  mixed: NamedArray;
+  heads: number;
+  at: [number, number];
+  chosen: number;
+}) {
+  // A hard dictionary that holds the query itself returns it: its patch as the model sees it.
+  const { seen } = bench;
+  const own = useAnswer("smooth", seen && { model: seen.model.id, image: seen.id, query: at, step: 1 }).answer?.arrays
+    .mixed;
+  const shape = mixed.shape.slice(-3),
+    each = shape.reduce((a, b) => a * b, 1),
+    many = mixed.data.length === each * heads;
   return (
     <div class="mixed">
-      <figure><QueryPatch bench={bench} at={at} /><figcaption>the query's patch</figcaption></figure>
+      <figure>
+        {own && <Cells data={own.data} offset={0} shape={own.shape.slice(-3)} label="The query's patch" />}
+        <figcaption>the query's patch</figcaption>
+      </figure>
       <span aria-hidden="true">→</span>
-      <figure><Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" /><figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen + 1}` : ", all heads") : ""}</figcaption></figure>
+      <figure>
+        <Cells data={mixed.data} offset={many ? chosen * each : 0} shape={shape} label="Weighted mean of patches" />
+        <figcaption>weighted mean{heads > 1 ? (many ? `, head ${chosen}` : ", all heads") : ""}</figcaption>
+      </figure>
     </div>
   );
 }
 
-function Cells({ data, offset, shape: [h, w], label }: { data: ArrayLike<number>; offset: number; shape: number[]; label: string }) {
+function Cells({
+  data,
+  offset,
+  shape: [h, w],
+  label,
+}: {
+  data: ArrayLike<number>;
+  offset: number;
+  shape: number[];
+  label: string;
+}) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => {
     canvas.current!.width = w;
@@ -164,22 +438,4 @@ function Cells({ data, offset, shape: [h, w], label }: { data: ArrayLike<number>
     canvas.current!.getContext("2d")!.drawImage(rgbCanvas(data, h, w, offset), 0, 0);
   }, [data, offset, h, w]);
   return <canvas ref={canvas} class="pixels" role="img" aria-label={label} />;
-}
-
-function QueryPatch({ bench, at: [y, x] }: { bench: Bench; at: [number, number] }) {
-  const { seen } = bench, canvas = useRef<HTMLCanvasElement>(null);
-  useLayoutEffect(() => {
-    if (!seen?.png) return;
-    let dropped = false;
-    void createImageBitmap(new Blob([seen.png as BlobPart])).then((bitmap) => {
-      if (dropped || !canvas.current) return;
-      const [ph, pw] = seen.photo, [top, left, h, w] = seen.where, sx = bitmap.width / pw, sy = bitmap.height / ph;
-      const cell = [h / seen.grid[0], w / seen.grid[1]];
-      canvas.current.width = Math.max(1, Math.round(cell[1] * sx));
-      canvas.current.height = Math.max(1, Math.round(cell[0] * sy));
-      canvas.current.getContext("2d")!.drawImage(bitmap, (left + x * cell[1]) * sx, (top + y * cell[0]) * sy, cell[1] * sx, cell[0] * sy, 0, 0, canvas.current.width, canvas.current.height);
-    });
-    return () => void (dropped = true);
-  }, [seen, y, x]);
-  return <canvas ref={canvas} class="pixels" role="img" aria-label={`Patch ${y + 1}, ${x + 1} of the picture`} />;
 }

@@ -8,8 +8,18 @@ import { useAnswer } from "../transport/client";
 import { Choice, percent, Problem, Select, Slider } from "../ui/controls";
 import { More } from "./view";
 
-const kExamples = ["A small library for reading images.", "This package contains the development files.", "Mobile Robot Programming Toolkit - config library"];
-const kRules: [string, string][] = [["", "softmax, as trained"], ["hard", "hard look-up"], ["gaussian", "Gaussian along the diagonal"], ["uniform", "mean of the source"], ["softmax", "softmax, other temperature"]];
+const kExamples = [
+  "A small library for reading images.",
+  "This package contains the development files.",
+  "Mobile Robot Programming Toolkit - config library",
+];
+const kRules: [string, string][] = [
+  ["", "softmax, as trained"],
+  ["hard", "hard look-up"],
+  ["gaussian", "Gaussian along the diagonal"],
+  ["uniform", "mean of the source"],
+  ["softmax", "softmax, other temperature"],
+];
 
 /** Parts of a rule as `qkv translate --cross-weights` writes it: "softmax=0.5", "hard", "gaussian=0.5". */
 export function partsOf(rule: string): { kind: string; value: number; heads: string } {
@@ -38,41 +48,125 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
   const trained = useAnswer("translate", model && text ? { model: model.id, text } : null);
   const edited = useAnswer("translate", model && text && s.rule ? { model: model.id, text, rule: s.rule } : null);
   const shown = s.rule ? edited : trained;
-  if (!model) return <p class="problem">No translator is open here. Start the explorer with one: qkv explore -m models/english-italian</p>;
+  if (!model)
+    return (
+      <p class="problem">
+        No translator is open here. Start the explorer with one: qkv explore -m models/english-italian
+      </p>
+    );
   const rule = partsOf(s.rule);
   const one = /^\d+\.\d+$/.test(rule.heads);
   return (
     <div class="translator">
-      {translators.length > 1 && <Select label="Translator" value={model.id} options={translators.map(({ id, title }) => [id, title])} onChange={setId} />}
-      <label class="sentence">Sentence, in English
-        <textarea rows={2} maxLength={400} value={typed} spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
+      {translators.length > 1 && (
+        <Select
+          label="Translator"
+          value={model.id}
+          options={translators.map(({ id, title }) => [id, title])}
+          onChange={setId}
+        />
+      )}
+      <label class="sentence">
+        Sentence, in English
+        <textarea
+          rows={2}
+          maxLength={400}
+          value={typed}
+          spellcheck={false}
+          onInput={(event) => setTyped(event.currentTarget.value)}
+        />
       </label>
-      <div class="row">{kExamples.map((example) => <button key={example} type="button" class="quiet" onClick={() => setTyped(example)}>{example}</button>)}</div>
-      <Choice label="Weights of cross-attention" value={rule.kind} options={kRules} onChange={(kind) => set({ rule: ruleOf({ ...partsOf(kind), heads: rule.heads }) })} />
+      <div class="row">
+        {kExamples.map((example) => (
+          <button key={example} type="button" class="quiet" onClick={() => setTyped(example)}>
+            {example}
+          </button>
+        ))}
+      </div>
+      <Choice
+        label="Weights of cross-attention"
+        value={rule.kind}
+        options={kRules}
+        onChange={(kind) => set({ rule: ruleOf({ ...partsOf(kind), heads: rule.heads }) })}
+      />
       {(rule.kind === "gaussian" || rule.kind === "softmax") && (
-        <Slider label={rule.kind === "gaussian" ? "Bandwidth, in tokens" : "Temperature"} value={rule.value} min={0.1} max={rule.kind === "gaussian" ? 5 : 6} step={0.1} text={rule.value.toFixed(1)} onInput={(value) => set({ rule: ruleOf({ ...rule, value }) })} />
+        <Slider
+          label={rule.kind === "gaussian" ? "Bandwidth, in tokens" : "Temperature"}
+          value={rule.value}
+          min={0.1}
+          max={rule.kind === "gaussian" ? 5 : 6}
+          step={0.1}
+          text={rule.value.toFixed(1)}
+          onInput={(value) => set({ rule: ruleOf({ ...rule, value }) })}
+        />
       )}
       {rule.kind && (
-        <Choice label="In" value={one ? "one" : "all"} options={[["all", "all heads"], ["one", "the chosen head alone"]]}
-          onChange={(where) => set({ rule: ruleOf({ ...rule, heads: where === "one" ? `${Math.max(0, s.block < 0 ? 0 : s.block)}.${typeof s.head === "number" ? s.head : 1}` : "" }) })} />
+        <Choice
+          label="In"
+          value={one ? "one" : "all"}
+          options={[
+            ["all", "all heads"],
+            ["one", "the chosen head alone"],
+          ]}
+          onChange={(where) =>
+            set({
+              rule: ruleOf({
+                ...rule,
+                heads:
+                  where === "one"
+                    ? `${Math.max(0, s.block < 0 ? 0 : s.block)}.${typeof s.head === "number" ? s.head : 1}`
+                    : "",
+              }),
+            })
+          }
+        />
       )}
       <div class="sentences" aria-live="polite">
-        <div><h3>As trained</h3><p lang="it">{String(trained.answer?.json.text ?? "…")}</p></div>
-        {s.rule && <div class={edited.busy ? "busy" : ""}><h3>{String(edited.answer?.json.rule ?? kRules.find(([kind]) => kind === rule.kind)?.[1])}</h3><p lang="it">{edited.answer ? <Marked text={String(edited.answer.json.text)} against={String(trained.answer?.json.text ?? "")} /> : "…"}</p></div>}
+        <div>
+          <h3>As trained</h3>
+          <p lang="it">{String(trained.answer?.json.text ?? "…")}</p>
+        </div>
+        {s.rule && (
+          <div class={edited.busy ? "busy" : ""}>
+            <h3>{String(edited.answer?.json.rule ?? kRules.find(([kind]) => kind === rule.kind)?.[1])}</h3>
+            <p lang="it">
+              {edited.answer ? (
+                <Marked text={String(edited.answer.json.text)} against={String(trained.answer?.json.text ?? "")} />
+              ) : (
+                "…"
+              )}
+            </p>
+          </div>
+        )}
       </div>
       <Problem error={trained.error ?? edited.error} />
       {shown.answer && <Matrices key={model.id} answer={shown.answer} rule={rule} bench={bench} />}
       <More title="What it shows">
-        <p>On 499 lines that this translator has not seen, the softmax reaches 52.4 BLEU, a hard look-up 47.7, the best Gaussian along the diagonal 19.6, and the plain mean 1.7. Which tokens are looked up is nearly everything; position alone carries a third between two languages of similar word order. One head of the first block carries half of the translation. The model is small and knows software descriptions; other sentences come out badly from the start.</p>
+        <p>
+          On 499 lines that this translator has not seen, the softmax reaches 52.4 BLEU, a hard look-up 47.7, the best
+          Gaussian along the diagonal 19.6, and the plain mean 1.7. Which tokens are looked up is nearly everything;
+          position alone carries a third between two languages of similar word order. One head of the first block
+          carries half of the translation. The model is small and knows software descriptions; other sentences come out
+          badly from the start.
+        </p>
       </More>
     </div>
   );
 }
 
-function Matrices({ answer, rule, bench }: { answer: Parameters<typeof Attention.of>[0]; rule: { kind: string; value: number; heads: string }; bench: Bench }) {
+function Matrices({
+  answer,
+  rule,
+  bench,
+}: {
+  answer: Parameters<typeof Attention.of>[0];
+  rule: { kind: string; value: number; heads: string };
+  bench: Bench;
+}) {
   const { s } = bench;
   const attention = useMemo(() => Attention.of(answer), [answer]);
-  const rows = (answer.json.rows as string[]) ?? [], columns = (answer.json.columns as string[]) ?? [];
+  const rows = (answer.json.rows as string[]) ?? [],
+    columns = (answer.json.columns as string[]) ?? [];
   const [row, setRow] = useState(0);
   if (!attention || !rows.length) return null;
   const block = s.block >= 0 && s.block < attention.blocks ? s.block : 0;
@@ -82,46 +176,97 @@ function Matrices({ answer, rule, bench }: { answer: Parameters<typeof Attention
     const follows = /^\d+\.\d+$/.test(rule.heads) && typeof h === "number";
     set({ block: b, head: h, ...(follows ? { rule: ruleOf({ ...rule, heads: `${b}.${h}` }) } : {}) });
   };
-  const t = Math.min(row, rows.length - 1), weights = attention.row(block, head, t);
+  const t = Math.min(row, rows.length - 1),
+    weights = attention.row(block, head, t);
   const most = Math.max(1e-6, ...weights);
   return (
     <>
       <section>
         <h2>Where each new token looks</h2>
-        <p class="note">Rows: the {rows.length} tokens written. Columns: the {columns.length} tokens read. Block {block + 1}, {typeof head === "number" ? `head ${head + 1}` : head === "mean" ? "mean of heads" : "greatest of heads"}.</p>
+        <p class="note">
+          Rows: the {rows.length} tokens written. Columns: the {columns.length} tokens read. Block {block},{" "}
+          {typeof head === "number" ? `head ${head}` : head === "mean" ? "mean of heads" : "greatest of heads"}.
+        </p>
         <div class="wide" tabIndex={0} role="region" aria-label="Cross-attention matrix">
           <table class="cross">
-            <thead><tr><td />{columns.map((token, i) => <th key={i} scope="col"><span>{shown(token)}</span></th>)}</tr></thead>
+            <thead>
+              <tr>
+                <td />
+                {columns.map((token, i) => (
+                  <th key={i} scope="col">
+                    <span>{shown(token)}</span>
+                  </th>
+                ))}
+              </tr>
+            </thead>
             <tbody>
               {rows.map((token, r) => {
                 const line = attention.row(block, head, r);
                 return (
                   <tr key={r} class={r === t ? "chosen" : ""} onPointerEnter={() => setRow(r)}>
-                    <th scope="row"><button type="button" aria-pressed={r === t} onClick={() => setRow(r)} onFocus={() => setRow(r)}>{shown(token)}</button></th>
-                    {columns.map((_, c) => <td key={c} style={{ backgroundColor: css(sequential, Math.min(1, line[c])), color: inkOn(sequential, line[c]) }} title={`${token} → ${columns[c]}: ${percent(line[c])}`}>{line[c] >= 0.1 ? Math.round(100 * line[c]) : ""}</td>)}
+                    <th scope="row">
+                      <button type="button" aria-pressed={r === t} onClick={() => setRow(r)} onFocus={() => setRow(r)}>
+                        {shown(token)}
+                      </button>
+                    </th>
+                    {columns.map((_, c) => (
+                      <td
+                        key={c}
+                        style={{
+                          backgroundColor: css(sequential, Math.min(1, line[c])),
+                          color: inkOn(sequential, line[c]),
+                        }}
+                        title={`${token} → ${columns[c]}: ${percent(line[c])}`}
+                      >
+                        {line[c] >= 0.1 ? Math.round(100 * line[c]) : ""}
+                      </td>
+                    ))}
                   </tr>
                 );
               })}
             </tbody>
           </table>
         </div>
-        <p class="source" aria-live="polite">“{shown(rows[t])}” reads: {columns.map((token, c) => <span key={c} style={{ backgroundColor: `color-mix(in srgb, var(--mark) ${Math.round((55 * weights[c]) / most)}%, transparent)` }}>{shown(token)} </span>)}</p>
+        <p class="source" aria-live="polite">
+          “{shown(rows[t])}” reads:{" "}
+          {columns.map((token, c) => (
+            <span
+              key={c}
+              style={{
+                backgroundColor: `color-mix(in srgb, var(--mark) ${Math.round((55 * weights[c]) / most)}%, transparent)`,
+              }}
+            >
+              {shown(token)}{" "}
+            </span>
+          ))}
+        </p>
       </section>
       <section>
         <h2>Every head</h2>
         <div class="cross-heads">
           {Array.from({ length: attention.blocks }, (_, b) => (
-            <div key={b} class="row" role="group" aria-label={`block ${b + 1}`}>
-              <span class="row-name">{b + 1}</span>
+            <div key={b} class="row" role="group" aria-label={`block ${b}`}>
+              <span class="row-name">{b}</span>
               {Array.from({ length: attention.heads }, (_, h) => (
-                <button key={h} type="button" class="tile" aria-pressed={b === block && h === head} aria-label={`block ${b + 1}, head ${h + 1}`} onClick={() => choose(b, h)}>
+                <button
+                  key={h}
+                  type="button"
+                  class="tile"
+                  aria-pressed={b === block && h === head}
+                  aria-label={`block ${b}, head ${h}`}
+                  onClick={() => choose(b, h)}
+                >
                   <Thumb attention={attention} block={b} head={h} />
                 </button>
               ))}
             </div>
           ))}
         </div>
-        <div class="row"><button type="button" aria-pressed={head === "mean"} onClick={() => choose(block, "mean")}>Mean of the block's heads</button></div>
+        <div class="row">
+          <button type="button" aria-pressed={head === "mean"} onClick={() => choose(block, "mean")}>
+            Mean of the block's heads
+          </button>
+        </div>
       </section>
     </>
   );
@@ -132,12 +277,13 @@ export function changedWords(text: string[], against: string[]): boolean[] {
   const longest = Array.from({ length: text.length + 1 }, () => new Uint16Array(against.length + 1));
   for (let i = text.length - 1; i >= 0; --i) {
     for (let j = against.length - 1; j >= 0; --j) {
-      longest[i][j] = text[i] === against[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+      longest[i][j] =
+        text[i] === against[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
     }
   }
   const changed = text.map(() => true);
-  for (let i = 0, j = 0; i < text.length && j < against.length; ) {
-    if (text[i] === against[j]) changed[i++] = false, ++j;
+  for (let i = 0, j = 0; i < text.length && j < against.length;) {
+    if (text[i] === against[j]) ((changed[i++] = false), ++j);
     else if (longest[i + 1][j] >= longest[i][j + 1]) ++i;
     else ++j;
   }
@@ -145,7 +291,8 @@ export function changedWords(text: string[], against: string[]): boolean[] {
 }
 
 function Marked({ text, against }: { text: string; against: string }) {
-  const words = text.split(/\s+/), changed = changedWords(words, against.split(/\s+/));
+  const words = text.split(/\s+/),
+    changed = changedWords(words, against.split(/\s+/));
   return <>{words.map((word, i) => (changed[i] ? <mark key={i}>{word} </mark> : `${word} `))}</>;
 }
 
@@ -156,10 +303,12 @@ function Thumb({ attention, block, head }: { attention: Attention; block: number
     if (!canvas) return;
     canvas.width = attention.columns;
     canvas.height = attention.rows;
-    const context = canvas.getContext("2d")!, image = context.createImageData(attention.columns, attention.rows);
+    const context = canvas.getContext("2d")!,
+      image = context.createImageData(attention.columns, attention.rows);
     for (let r = 0; r < attention.rows; ++r) {
       attention.row(block, head, r).forEach((w, c) => {
-        const at = 4 * (r * attention.columns + c), from = 3 * Math.round(255 * Math.min(1, w));
+        const at = 4 * (r * attention.columns + c),
+          from = 3 * Math.round(255 * Math.min(1, w));
         for (let i = 0; i < 3; ++i) image.data[at + i] = sequential[from + i];
         image.data[at + 3] = 255;
       });

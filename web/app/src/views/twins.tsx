@@ -29,7 +29,8 @@ export function twinsOf({ catalogue, model, s }: Bench): Model[] {
 
 export function TwinsView({ bench }: { bench: Bench }) {
   const { catalogue, model, query, block, head, pass } = bench;
-  const twins = twinsOf(bench), alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
+  const twins = twinsOf(bench),
+    alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
   const row = pass.attention?.row(block, head, query) ?? null;
   const toggle = (id: string) => {
     const ids = twins.map((each) => each.id);
@@ -38,14 +39,34 @@ export function TwinsView({ bench }: { bench: Bench }) {
   return (
     <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}`, what: "weight" }}>
       <Title title="Twins: the same training, another attention">
-        <p>One picture, one query, and models trained on the same data by the same recipe. They differ only in how scores are made: from two matrices, from one shared projection, or from one merged matrix.</p>
+        <p>
+          One picture, one query, and models trained on the same data by the same recipe. They differ only in how scores
+          are made: from two matrices, from one shared projection, or from one merged matrix.
+        </p>
       </Title>
-      {alike.length > 1 && <div class="row" role="group" aria-label="Models shown">{alike.map(({ id, title }) => <Toggle key={id} label={title} value={twins.some((each) => each.id === id)} onChange={() => toggle(id)} />)}</div>}
+      {alike.length > 1 && (
+        <div class="row" role="group" aria-label="Models shown">
+          {alike.map(({ id, title }) => (
+            <Toggle key={id} label={title} value={twins.some((each) => each.id === id)} onChange={() => toggle(id)} />
+          ))}
+        </div>
+      )}
       <BlockAndHead bench={bench} />
-      {alike.length < 2 && <p class="problem">Only one model is open. Start the explorer with several: qkv explore -m FIRST -m SECOND</p>}
-      <div class="twins">{twins.map((each) => <Twin key={each.id} bench={bench} model={each} />)}</div>
+      {alike.length < 2 && (
+        <p class="problem">Only one model is open. Start the explorer with several: qkv explore -m FIRST -m SECOND</p>
+      )}
+      <div class="twins">
+        {twins.map((each) => (
+          <Twin key={each.id} bench={bench} model={each} />
+        ))}
+      </div>
       <More title="What the comparison can say">
-        <p>Two runs of one recipe also differ by chance, and heads have no order: head 1 of one model is not head 1 of another. Over whole test sets, sharing costs 4 to 14 points on sorting and on finding the next token, and no measurable amount on CIFAR-10; one merged matrix trains worse there (−1.24 ± 0.25 points). It can express everything that two can, and more.</p>
+        <p>
+          Two runs of one recipe also differ by chance, and heads have no order: head 1 of one model is not head 1 of
+          another. Over whole test sets, sharing costs 4 to 14 points on sorting and on finding the next token, and no
+          measurable amount on CIFAR-10; one merged matrix trains worse there (−1.24 ± 0.25 points). It can express
+          everything that two can, and more.
+        </p>
       </More>
     </Layout>
   );
@@ -55,17 +76,45 @@ function Twin({ bench, model }: { bench: Bench; model: Model }) {
   const { s, catalogue, query, block, head, edits } = bench;
   const { seen, error } = useImage(catalogue, model, s.picture);
   const pass = usePass(seen, edits, block);
-  if (!seen || !pass.attention) return <section class="twin"><h2>{model.title}</h2><Problem error={error ?? pass.error} /></section>;
-  const b = Math.min(block, model.blocks - 1), best = pass.scores && pass.scores.length ? argmax(pass.scores) : -1;
+  if (!seen || !pass.attention)
+    return (
+      <section class="twin">
+        <h2>{model.title}</h2>
+        <Problem error={error ?? pass.error} />
+      </section>
+    );
+  const b = Math.min(block, model.blocks - 1),
+    best = pass.scores && pass.scores.length ? argmax(pass.scores) : -1;
   return (
     <section class="twin">
       <h2>{model.title}</h2>
-      <p class="note">{model.attention}{kWhat[model.attention] && `: ${kWhat[model.attention]}`}</p>
-      <Picture seen={seen} values={pass.attention.row(b, head, query)} query={query} opacity={s.opacity} smooth={s.smooth} label={`${model.title}: block ${b + 1}, ${headText(bench)}`} onPoint={(token) => s.held || set({ query: token })} />
+      <p class="note">
+        {model.attention}
+        {kWhat[model.attention] && `: ${kWhat[model.attention]}`}
+      </p>
+      <Picture
+        seen={seen}
+        values={pass.attention.row(b, head, query)}
+        query={query}
+        opacity={s.opacity}
+        smooth={s.smooth}
+        label={`${model.title}: block ${b}, ${headText(bench)}`}
+        onPoint={(token) => s.held || set({ query: token })}
+      />
       {best >= 0 && pass.scores && (
-        <p class="said"><b>{labelOf(model, best)}</b> {percent(pass.scores[best])}</p>
+        <p class="said">
+          <b>{labelOf(model, best)}</b> {percent(pass.scores[best])}
+        </p>
       )}
-      <HeadGrid seen={seen} attention={pass.attention} query={query} block={b} head={head} most={56} onPick={(bb, h) => set({ block: bb, head: h })} />
+      <HeadGrid
+        seen={seen}
+        attention={pass.attention}
+        query={query}
+        block={b}
+        head={head}
+        most={56}
+        onPick={(bb, h) => set({ block: bb, head: h })}
+      />
     </section>
   );
 }

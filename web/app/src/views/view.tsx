@@ -3,7 +3,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Bench } from "../bench";
 import { keep } from "../export/keep";
+import { blockName, headName } from "../model";
 import { set } from "../state";
+import { theClient } from "../transport/client";
 import { Choice, Slider } from "../ui/controls";
 import { wantsStillness } from "../ui/hooks";
 
@@ -40,17 +42,33 @@ function KeepMenu({ title }: { title: string }) {
   }, [said]);
   return (
     <div class="keep" data-not-kept>
-      <details class="menu" ref={menu} onKeyDown={(event) => {
-        if (event.key !== "Escape" || !menu.current) return;
-        menu.current.open = false;
-        menu.current.querySelector("summary")!.focus();
-      }}>
+      <details
+        class="menu"
+        ref={menu}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape" || !menu.current) return;
+          menu.current.open = false;
+          menu.current.querySelector("summary")!.focus();
+        }}
+      >
         <summary>Keep this view</summary>
         <div>
-          <button type="button" onClick={run("link")}>Copy a link</button>
-          <button type="button" onClick={run("html")}>One HTML file</button>
-          <button type="button" onClick={run("png")}>PNG</button>
-          <button type="button" onClick={run("svg")}>SVG</button>
+          {theClient().transport.kind !== "recording" && (
+            <button type="button" onClick={run("link")}>
+              Copy a link
+            </button>
+          )}
+          {theClient().transport.kind !== "recording" && (
+            <button type="button" onClick={run("html")}>
+              One HTML file
+            </button>
+          )}
+          <button type="button" onClick={run("png")}>
+            PNG
+          </button>
+          <button type="button" onClick={run("svg")}>
+            SVG
+          </button>
         </div>
       </details>
       <span role="status">{said}</span>
@@ -81,17 +99,44 @@ export function BlockAndHead({ bench, mean = true, play }: { bench: Bench; mean?
   return (
     <div class="controls">
       <div class="row stretch">
-        <Slider label="Block" value={block + 1} min={1} max={model.blocks} step={1} text={`${block + 1} of ${model.blocks}`} onInput={(value) => set({ block: value - 1 })} />
-        {play && !wantsStillness() && (
-          <button type="button" class="play" aria-pressed={playing} onClick={() => setPlaying(!playing)}>{playing ? "Stop" : "Play"}</button>
+        {model.blocks > 1 && (
+          <Slider
+            label="Block"
+            value={block}
+            min={0}
+            max={model.blocks - 1}
+            step={1}
+            text={blockName(model, block).replace(/^block /, "")}
+            onInput={(value) => set({ block: value })}
+          />
+        )}
+        {play && model.blocks > 1 && !wantsStillness() && (
+          <button type="button" class="play" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
+            {playing ? "Stop" : "Play"}
+          </button>
         )}
       </div>
       {mean && model.heads > 1 && (
-        <Choice label="Heads" value={typeof head === "number" ? "one" : head} options={[["mean", "mean"], ["max", "greatest"], ["one", typeof head === "number" ? `head ${head + 1}` : "one head"]]}
-          onChange={(value) => set({ head: value === "one" ? (typeof head === "number" ? head : 0) : (value as "mean" | "max") })} />
+        <Choice
+          label="Heads"
+          value={typeof head === "number" ? "one" : head}
+          options={[
+            ["mean", "mean"],
+            ["max", "greatest"],
+            ["one", typeof head === "number" ? headName(model, head) : "one head"],
+          ]}
+          onChange={(value) =>
+            set({ head: value === "one" ? (typeof head === "number" ? head : 0) : (value as "mean" | "max") })
+          }
+        />
       )}
     </div>
   );
 }
 
-export const headText = (bench: Bench) => (typeof bench.head === "number" ? `head ${bench.head + 1}` : bench.head === "mean" ? "mean of heads" : "greatest of heads");
+export const headText = (bench: Bench) =>
+  typeof bench.head === "number"
+    ? headName(bench.model, bench.head)
+    : bench.head === "mean"
+      ? "mean of heads"
+      : "greatest of heads";

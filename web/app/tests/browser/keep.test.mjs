@@ -20,7 +20,10 @@ after(async () => {
 
 async function keep(page, how) {
   await page.getByText("Keep this view").click();
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: how, exact: true }).click()]);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: how, exact: true }).click(),
+  ]);
   const path = join(folder, download.suggestedFilename());
   await download.saveAs(path);
   return path;
@@ -51,12 +54,18 @@ test("other views are kept as HTML too", async () => {
   for (const view of ["knockout", "symmetry&t=0.5", "steps&step=5&rule=hard", "planner", "heads", "twins", "colours"]) {
     const page = await newPage(at.browser, at.url, { acceptDownloads: true }, `#view=${view}`);
     await page.waitForTimeout(1200);
-    await page.waitForFunction(() => ![...document.querySelectorAll(".heat td")].some((cell) => cell.textContent === "…"));
+    await page.waitForFunction(
+      () => ![...document.querySelectorAll(".heat td")].some((cell) => cell.textContent === "…"),
+    );
     const title = await page.locator("main h1").innerText();
     const path = await keep(page, "One HTML file");
     const kept = await newPage(at.browser, pathToFileURL(path).href, { offline: true });
     assert.equal(await kept.locator("main h1").innerText(), title);
-    assert.equal(await kept.locator(".problem[role=alert]").count(), 0, `${view}: ${await kept.locator(".problem").allInnerTexts()}`);
+    assert.equal(
+      await kept.locator(".problem[role=alert]").count(),
+      0,
+      `${view}: ${await kept.locator(".problem").allInnerTexts()}`,
+    );
     assert.deepEqual(kept.problems, [], view);
     await kept.context().close();
     await page.context().close();

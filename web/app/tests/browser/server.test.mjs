@@ -12,7 +12,10 @@ let at, server, url, answer;
 before(async () => {
   at = await open();
   server = createServer((request, response) => {
-    if (request.method === "GET") return createReadStream(kPage).on("open", () => response.setHeader("Content-Type", "text/html")).pipe(response);
+    if (request.method === "GET")
+      return createReadStream(kPage)
+        .on("open", () => response.setHeader("Content-Type", "text/html"))
+        .pipe(response);
     const parts = [];
     request.on("data", (part) => parts.push(part)).on("end", () => answer(request, response, Buffer.concat(parts)));
   });
@@ -25,7 +28,8 @@ after(async () => {
 });
 
 function packet(json) {
-  const text = Buffer.from(JSON.stringify(json)), bytes = Buffer.alloc(Math.ceil((4 + text.length) / 8) * 8);
+  const text = Buffer.from(JSON.stringify(json)),
+    bytes = Buffer.alloc(Math.ceil((4 + text.length) / 8) * 8);
   bytes.writeUInt32LE(text.length);
   text.copy(bytes, 4);
   return bytes;

@@ -22,7 +22,8 @@ describe("attention", () => {
     expect(attention.row(4, "max", 0)[2]).toBeCloseTo(0.64, 6);
   });
   it("is zero for blocks, heads and queries that are not there", () => {
-    for (const row of [attention.row(0, 0, 0), attention.row(4, 7, 0), attention.row(4, 0, -1), attention.row(4, 0, 2)]) expect([...row]).toEqual([0, 0, 0]);
+    for (const row of [attention.row(0, 0, 0), attention.row(4, 7, 0), attention.row(4, 0, -1), attention.row(4, 0, 2)])
+      expect([...row]).toEqual([0, 0, 0]);
   });
   it("measures drift and entropy", () => {
     expect(attention.drift(attention, 4, 0)).toBe(0);
@@ -37,17 +38,26 @@ describe("colour maps", () => {
   it("are the house's", () => {
     // qkv/image/colour_map: ends and middle.
     expect(css(diverging, 0.5)).toMatch(/rgb\(24\d 24\d 24\d\)/);
-    const lightness = Array.from({ length: 256 }, (_, i) => 0.2126 * sequential[3 * i] ** 2.2 + 0.7152 * sequential[3 * i + 1] ** 2.2 + 0.0722 * sequential[3 * i + 2] ** 2.2);
+    const lightness = Array.from(
+      { length: 256 },
+      (_, i) =>
+        0.2126 * sequential[3 * i] ** 2.2 +
+        0.7152 * sequential[3 * i + 1] ** 2.2 +
+        0.0722 * sequential[3 * i + 2] ** 2.2,
+    );
     expect(lightness.every((value, i) => i === 0 || value >= lightness[i - 1] * 0.97)).toBe(true);
   });
 });
 
 describe("small things", () => {
   it("names equal requests alike", () => {
-    expect(stable({ b: [1, { d: null, c: "x" }], a: 2, e: undefined })).toBe(stable({ a: 2, b: [1, { c: "x", d: null }] }));
+    expect(stable({ b: [1, { d: null, c: "x" }], a: 2, e: undefined })).toBe(
+      stable({ a: 2, b: [1, { c: "x", d: null }] }),
+    );
   });
   it("reads and writes rules of cross-attention", () => {
-    for (const rule of ["", "hard", "uniform:0.1", "gaussian=0.5", "softmax=2:1.3"]) expect(ruleOf(partsOf(rule))).toBe(rule);
+    for (const rule of ["", "hard", "uniform:0.1", "gaussian=0.5", "softmax=2:1.3"])
+      expect(ruleOf(partsOf(rule))).toBe(rule);
   });
   it("finds changed words", () => {
     expect(changedWords(["a", "x", "c"], ["a", "b", "c"])).toEqual([false, true, false]);

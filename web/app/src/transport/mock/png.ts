@@ -10,7 +10,8 @@ function crc(bytes: Uint8Array): number {
 }
 
 function chunk(name: string, body: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(12 + body.length), view = new DataView(bytes.buffer);
+  const bytes = new Uint8Array(12 + body.length),
+    view = new DataView(bytes.buffer);
   view.setUint32(0, body.length);
   bytes.set(new TextEncoder().encode(name), 4);
   bytes.set(body, 8);
@@ -19,13 +20,21 @@ function chunk(name: string, body: Uint8Array): Uint8Array {
 }
 
 export async function encodePng(grey: Uint8Array, height: number, width: number): Promise<Uint8Array> {
-  const head = new Uint8Array(13), view = new DataView(head.buffer);
+  const head = new Uint8Array(13),
+    view = new DataView(head.buffer);
   view.setUint32(0, width);
   view.setUint32(4, height);
   head[8] = 8;
   const rows = new Uint8Array(height * (width + 1));
   for (let y = 0; y < height; ++y) rows.set(grey.subarray(y * width, (y + 1) * width), y * (width + 1) + 1);
-  const packed = new Uint8Array(await new Response(new Blob([rows]).stream().pipeThrough(new CompressionStream("deflate"))).arrayBuffer());
-  const parts = [Uint8Array.of(137, 80, 78, 71, 13, 10, 26, 10), chunk("IHDR", head), chunk("IDAT", packed), chunk("IEND", new Uint8Array())];
+  const packed = new Uint8Array(
+    await new Response(new Blob([rows]).stream().pipeThrough(new CompressionStream("deflate"))).arrayBuffer(),
+  );
+  const parts = [
+    Uint8Array.of(137, 80, 78, 71, 13, 10, 26, 10),
+    chunk("IHDR", head),
+    chunk("IDAT", packed),
+    chunk("IEND", new Uint8Array()),
+  ];
   return new Uint8Array(await new Blob(parts as BlobPart[]).arrayBuffer());
 }

@@ -2,7 +2,15 @@
 
 export type Edit = { kind: string; t?: number; rank?: number; block?: number; head?: number; token?: number };
 type Tensors = Map<string, Float32Array>;
-export const kBlocks = 4, kHeads = 4, kWidth = 96, kEach = 24, kTokens = 50, kSide = 28, kPatch = 4, kGrid = 7, kClasses = 10;
+export const kBlocks = 4,
+  kHeads = 4,
+  kWidth = 96,
+  kEach = 24,
+  kTokens = 50,
+  kSide = 28,
+  kPatch = 4,
+  kGrid = 7,
+  kClasses = 10;
 
 /** float32 tensors of a safetensors file. */
 export function readTensors(buffer: ArrayBuffer): Tensors {
@@ -19,7 +27,9 @@ export function readTensors(buffer: ArrayBuffer): Tensors {
 
 // y [rows, outputs] = x [rows, inputs] wᵀ + b
 function linear(x: Float32Array, w: Float32Array, b: Float32Array | null, inputs: number): Float32Array {
-  const rows = x.length / inputs, outputs = w.length / inputs, y = new Float32Array(rows * outputs);
+  const rows = x.length / inputs,
+    outputs = w.length / inputs,
+    y = new Float32Array(rows * outputs);
   for (let r = 0; r < rows; ++r) {
     for (let o = 0; o < outputs; ++o) {
       let sum = b ? b[o] : 0;
@@ -31,9 +41,11 @@ function linear(x: Float32Array, w: Float32Array, b: Float32Array | null, inputs
 }
 
 function norm(x: Float32Array, gamma: Float32Array, beta: Float32Array): Float32Array {
-  const width = gamma.length, y = new Float32Array(x.length);
+  const width = gamma.length,
+    y = new Float32Array(x.length);
   for (let r = 0; r < x.length; r += width) {
-    let mean = 0, square = 0;
+    let mean = 0,
+      square = 0;
     for (let i = 0; i < width; ++i) mean += x[r + i] / width;
     for (let i = 0; i < width; ++i) square += (x[r + i] - mean) ** 2 / width;
     for (let i = 0; i < width; ++i) y[r + i] = ((x[r + i] - mean) / Math.sqrt(square + 1e-6)) * gamma[i] + beta[i];
@@ -43,13 +55,17 @@ function norm(x: Float32Array, gamma: Float32Array, beta: Float32Array): Float32
 
 function erf(x: number): number {
   const t = 1 / (1 + 0.3275911 * Math.abs(x));
-  const y = 1 - ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * Math.exp(-x * x);
+  const y =
+    1 -
+    ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * Math.exp(-x * x);
   return x < 0 ? -y : y;
 }
 
 // The best rank-r part of S [n, n], by subspace iteration.
 function truncated(S: Float32Array, n: number, rank: number): Float32Array {
-  let basis: Float64Array[] = Array.from({ length: rank }, (_, r) => Float64Array.from({ length: n }, (_, i) => Math.sin(1 + i * (r + 1) * 1.7 + r)));
+  let basis: Float64Array[] = Array.from({ length: rank }, (_, r) =>
+    Float64Array.from({ length: n }, (_, i) => Math.sin(1 + i * (r + 1) * 1.7 + r)),
+  );
   const times = (v: Float64Array, transposed: boolean) =>
     Float64Array.from({ length: n }, (_, i) => {
       let sum = 0;
@@ -73,7 +89,8 @@ function truncated(S: Float32Array, n: number, rank: number): Float32Array {
   }
   const rows = basis.map((v) => times(v, true));
   const out = new Float32Array(n * n);
-  for (let r = 0; r < rank; ++r) for (let i = 0; i < n; ++i) for (let j = 0; j < n; ++j) out[i * n + j] += basis[r][i] * rows[r][j];
+  for (let r = 0; r < rank; ++r)
+    for (let i = 0; i < n; ++i) for (let j = 0; j < n; ++j) out[i * n + j] += basis[r][i] * rows[r][j];
   return out;
 }
 
@@ -89,7 +106,9 @@ export class Vit {
   private of = (name: string) => this.tensors.get(name)!;
 
   tokens(pixels: Uint8Array): Float32Array {
-    const x = new Float32Array(kTokens * kWidth), w = this.of("patch_embed.proj.weight"), b = this.of("patch_embed.proj.bias");
+    const x = new Float32Array(kTokens * kWidth),
+      w = this.of("patch_embed.proj.weight"),
+      b = this.of("patch_embed.proj.bias");
     const positions = this.of("pos_embed");
     x.set(this.of("cls_token"));
     for (let p = 0; p < kGrid * kGrid; ++p) {
@@ -107,11 +126,19 @@ export class Vit {
   }
 
   run(pixels: Uint8Array, edits: Edit[] = []): Pass {
-    const x = this.tokens(pixels), N = kTokens;
-    const attention = new Float32Array(kBlocks * kHeads * N * N), allScores = attention.slice(), features: Float32Array[] = [];
+    const x = this.tokens(pixels),
+      N = kTokens;
+    const attention = new Float32Array(kBlocks * kHeads * N * N),
+      allScores = attention.slice(),
+      features: Float32Array[] = [];
     for (let l = 0; l < kBlocks; ++l) {
       const at = (part: string) => this.of(`blocks.${l}.${part}`);
-      const qkv = linear(norm(x, at("norm1.weight"), at("norm1.bias")), at("attn.qkv.weight"), at("attn.qkv.bias"), kWidth);
+      const qkv = linear(
+        norm(x, at("norm1.weight"), at("norm1.bias")),
+        at("attn.qkv.weight"),
+        at("attn.qkv.bias"),
+        kWidth,
+      );
       const joined = new Float32Array(N * kWidth);
       for (let h = 0; h < kHeads; ++h) {
         let S = new Float32Array(N * N);
@@ -123,7 +150,8 @@ export class Vit {
           }
         }
         for (const { kind, t = 1, rank = kEach } of edits) {
-          if (kind === "symmetry") S = S.map((s, i) => ((1 + t) / 2) * s + ((1 - t) / 2) * S[(i % N) * N + Math.floor(i / N)]);
+          if (kind === "symmetry")
+            S = S.map((s, i) => ((1 + t) / 2) * s + ((1 - t) / 2) * S[(i % N) * N + Math.floor(i / N)]);
           if (kind === "rank" && rank < kEach) S = truncated(S, N, rank) as Float32Array<ArrayBuffer>;
         }
         const hidden = edits.filter(({ kind }) => kind === "token").map(({ token }) => token);
@@ -131,25 +159,39 @@ export class Vit {
         for (let q = 0; q < N; ++q) {
           const row = S.subarray(q * N, q * N + N);
           for (const token of hidden) if (token !== q) row[token!] = -Infinity;
-          const greatest = Math.max(...row), sum = row.reduce((all, s) => all + Math.exp(s - greatest), 0);
+          const greatest = Math.max(...row),
+            sum = row.reduce((all, s) => all + Math.exp(s - greatest), 0);
           for (let k = 0; k < N; ++k) {
-            const w = Math.exp(row[k] - greatest) / sum, i = ((l * kHeads + h) * N + q) * N + k;
+            const w = Math.exp(row[k] - greatest) / sum,
+              i = ((l * kHeads + h) * N + q) * N + k;
             attention[i] = w;
             allScores[i] = row[k];
-            if (!cut) for (let e = 0; e < kEach; ++e) joined[q * kWidth + h * kEach + e] += w * qkv[k * 288 + 2 * kWidth + h * kEach + e];
+            if (!cut)
+              for (let e = 0; e < kEach; ++e)
+                joined[q * kWidth + h * kEach + e] += w * qkv[k * 288 + 2 * kWidth + h * kEach + e];
           }
         }
       }
       const added = linear(joined, at("attn.proj.weight"), at("attn.proj.bias"), kWidth);
       for (let i = 0; i < x.length; ++i) x[i] += added[i];
-      const hidden = linear(norm(x, at("norm2.weight"), at("norm2.bias")), at("mlp.fc1.weight"), at("mlp.fc1.bias"), kWidth);
+      const hidden = linear(
+        norm(x, at("norm2.weight"), at("norm2.bias")),
+        at("mlp.fc1.weight"),
+        at("mlp.fc1.bias"),
+        kWidth,
+      );
       for (let i = 0; i < hidden.length; ++i) hidden[i] *= 0.5 * (1 + erf(hidden[i] / Math.SQRT2));
       const more = linear(hidden, at("mlp.fc2.weight"), at("mlp.fc2.bias"), 4 * kWidth);
       for (let i = 0; i < x.length; ++i) x[i] += more[i];
       features.push(x.slice());
     }
     const last = norm(x.slice(0, kWidth), this.of("norm.weight"), this.of("norm.bias"));
-    return { logits: linear(last, this.of("head.weight"), this.of("head.bias"), kWidth), attention, scores: allScores, features };
+    return {
+      logits: linear(last, this.of("head.weight"), this.of("head.bias"), kWidth),
+      attention,
+      scores: allScores,
+      features,
+    };
   }
 }
 

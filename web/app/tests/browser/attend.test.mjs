@@ -1,0 +1,111 @@
+// The page of `qkv attend`, as C++ fills it: data elements before the program.
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { open } from "../browser.mjs";
+import { newPage, pixels } from "../pages.mjs";
+
+const kPage = new URL("../../dist/attend.html", import.meta.url);
+const skip = existsSync(kPage) ? false : "dist/attend.html is missing: npm run build";
+let at, folder;
+before(async () => {
+  at = await open();
+  folder = mkdtempSync(join(tmpdir(), "qkv-attend-"));
+});
+after(async () => {
+  await at.close();
+  rmSync(folder, { recursive: true });
+});
+
+const base64 = (array) => Buffer.from(array.buffer).toString("base64");
+// A white PNG of one pixel.
+const kPhoto = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAG7buVgAAAABJRU5ErkJggg==";
+
+// A page of made-up weights: query q looks at q + l + h.
+function fill(change = {}) {
+  const facts = {
+    title: "a < b.png",
+    model: "vit",
+    photo: [40, 60],
+    where: [0, 10, 40, 40],
+    grid: [4, 4],
+    prefix: ["class"],
+    query: 0,
+    layers: ["block 0", "block 3"],
+    heads: ["head 0", "head 1", "head 2"],
+    top: [
+      { index: 3, label: "cat", score: 0.9 },
+      { index: 4, label: "dog", score: 0.05 },
+    ],
+    ...change,
+  };
+  const L = facts.layers.length,
+    H = facts.heads.length,
+    N = facts.prefix.length + 16,
+    weights = new Uint8Array(L * H * N * N),
+    scales = new Float32Array(L * H * N).fill(0.5);
+  for (let l = 0; l < L; ++l)
+    for (let h = 0; h < H; ++h)
+      for (let q = 0; q < N; ++q) weights[((l * H + h) * N + q) * N + ((q + l + h) % N)] = 255;
+  const data = `<script type="application/json" id="facts">${JSON.stringify(facts).replaceAll("<", "\\u003c")}</script>
+<script type="text/plain" id="weights">${base64(weights)}</script>
+<script type="text/plain" id="scales">${base64(scales)}</script>
+<script type="text/plain" id="photo">${kPhoto}</script>
+`;
+  const path = join(folder, `page-${Math.abs(facts.query)}-${L}.html`);
+  writeFileSync(
+    path,
+    readFileSync(kPage, "utf8").replace('<script type="module" id="program">', (program) => data + program),
+  );
+  return pathToFileURL(path).href;
+}
+
+test("a page shows every head, follows the pointer and the keys", { skip }, async () => {
+  const page = await newPage(at.browser, fill(), { offline: true });
+  assert.equal(await page.title(), "Attention: a < b.png");
+  assert.match(await page.locator(".predictions").innerText(), /cat\s+90.0 %/);
+  assert.equal(await page.locator(".maps button").count(), 8);
+  const before = await pixels(page, ".head-grid canvas");
+  await page.locator(".panel .picture canvas").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  assert.match(await page.locator(".panel .said").first().innerText(), /patch 0,1/);
+  assert.notEqual(await pixels(page, ".head-grid canvas"), before);
+  await page.getByRole("button", { name: "block 3, head 2", exact: true }).click();
+  // Query patch 0,1 is token 2; block 3 is row 1: it looks at token 2 + 1 + 2.
+  await page.keyboard.press("Tab");
+  await page.getByRole("button", { name: "all patches (mean)" }).click();
+  assert.match(await page.locator(".panel .said").first().innerText(), /all patches \(mean\)/);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test("a rollout is one map", { skip }, async () => {
+  const page = await newPage(
+    at.browser,
+    fill({ layers: ["rollout 0-3"], heads: ["mean"], query: -1, top: undefined }),
+    { offline: true },
+  );
+  assert.equal(await page.locator("main h1").innerText(), "Rollout of blocks 0 to 3");
+  assert.equal(await page.locator(".maps").count(), 0);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test("axe finds nothing, light and dark", { skip }, async () => {
+  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await newPage(at.browser, fill(), { colorScheme });
+    await page.evaluate(axe);
+    const { violations } = await page.evaluate(() => window.axe.run(document));
+    assert.deepEqual(
+      violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`),
+      [],
+    );
+    await page.context().close();
+  }
+});
