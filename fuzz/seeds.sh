@@ -28,6 +28,13 @@ case $1 in
     printf '{"architecture": "qkv_sequence", "vocabulary": 4, "outputs": 2, "length": 3, "width": 4, "depth": 1, "heads": 1, "qkv_attention": "low_rank", "qkv_attention_rank": 2, "mlp_ratio": 2.5, "rotary_base": 100.0, "qkv_bias": false, "qk_norm": true, "layer_scale": true, "activation": "silu", "gated": true, "eps": 1e-5}\0\17\0\0\0' > "$2/options"
     exit
     ;;
+  packet)
+    # JSON alone; and JSON of 73 bytes with an array behind it.
+    printf '{"model": "digits", "edits": [{"kind": "symmetry", "t": -1}]}' > "$2/json"
+    printf '\111\0\0\0{"arrays":{"a":{"dtype":"f32","shape":[1,2],"offset":0,"bytes":8}},"b":1}\0\0\0' > "$2/floats"
+    printf '12345678' >> "$2/floats"
+    exit
+    ;;
   pairs)
     printf 'the cats are running\tthe cat ran, 3.5 times\nein Haus\ta house \302\253here\302\273\r\n' > "$2/two"
     printf 'ponies and ties\trelational operators\n\tempty\n' > "$2/faults"

@@ -99,7 +99,8 @@ Packet AnswerGauge(LoadedModel& model, const PreparedImage* image, const io::Jso
   const double strength = NumberField(request, "strength", 0, 1, 1);
   const auto seed = static_cast<uint64_t>(IntegerField(request, "seed", 0, int64_t{1} << 52, 0));
   const auto layer = inspect::ReadAttention(model::StoredBlocks(model.checkpoint()), block, inspect::NormBefore{});
-  const algebra::QueryKey before = lab::MakeHeadPairs(layer)[static_cast<size_t>(head)];
+  const lab::HeadPairs pairs = lab::MakeHeadPairs(layer);
+  const algebra::QueryKey& before = pairs[static_cast<size_t>(head)];
   const algebra::QueryKey after = algebra::Regauge(
       before, MakeGauge(before.query.weight.dim(0), strength, SeedOfHead(seed, block, head)));
   Packet answer;

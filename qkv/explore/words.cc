@@ -11,7 +11,14 @@
 namespace qkv::explore {
 namespace {
 
-// What each of the rows x, [R, D], becomes in the space of texts if it is pooled alone: [R, width].
+float Dot(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
 Tensor<float> ProjectAlone(const OpenModel& model, View<const float> x) {
   const model::VitConfig& c = model.config();
   const train::NetworkParameters parameters(c);
@@ -53,14 +60,6 @@ Tensor<float> ProjectAlone(const OpenModel& model, View<const float> x) {
   }
   return now;
 }
-
-float Dot(const float* a, const float* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return static_cast<float>(sum);
-}
-
-}  // namespace
 
 Packet AnswerWords(LoadedModel& model, const PreparedImage& image, const io::Json& request) {
   const std::string text = TextField(request, "text");

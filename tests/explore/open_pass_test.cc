@@ -212,9 +212,9 @@ TEST(OpenPass, MinusOneSwapsQueriesAndKeys) {
     std::swap_ranges(values.data(), values.data() + third, values.data() + third);
   }
   for (const auto& [name, tensor] : tensors) stored.push_back(io::Stored<float>(name, tensor));
-  const TempFolder folder;
-  io::WriteSafeTensors(folder.path() / "model.safetensors", stored);
-  std::filesystem::copy_file(golden.golden.folder / "config.json", folder.path() / "config.json");
+  const TemporaryFolder folder;
+  io::WriteSafeTensors(folder / "model.safetensors", stored);
+  std::filesystem::copy_file(golden.golden.folder / "config.json", folder / "config.json");
   const auto checkpoint = model::Checkpoint::Open(folder.path());
   const model::Vit<float> swapped(checkpoint.description.config, checkpoint.bound);
   model::Workspace<float> workspace;
@@ -234,7 +234,9 @@ TEST(OpenPass, HiddenTokensAreSeenByThemselvesAlone) {
     const int64_t q = row % weights.dim(2);
     const float* a = weights.data() + row * weights.dim(3);
     for (const int64_t k : {0, 6}) {
-      if (k != q) EXPECT_EQ(a[k], 0);
+      if (k != q) {
+        EXPECT_EQ(a[k], 0);
+      }
     }
     EXPECT_NEAR(std::accumulate(a, a + weights.dim(3), 0.0), 1, 1e-5);
   }
@@ -267,9 +269,9 @@ TEST(OpenPass, RemovedHeadsGiveNothing) {
     std::fill(values.data() + values.size() / 3 * 2, values.data() + values.size(), 0.0f);
   }
   for (const auto& [name, tensor] : tensors) stored.push_back(io::Stored<float>(name, tensor));
-  const TempFolder folder;
-  io::WriteSafeTensors(folder.path() / "model.safetensors", stored);
-  std::filesystem::copy_file(golden.golden.folder / "config.json", folder.path() / "config.json");
+  const TemporaryFolder folder;
+  io::WriteSafeTensors(folder / "model.safetensors", stored);
+  std::filesystem::copy_file(golden.golden.folder / "config.json", folder / "config.json");
   const auto checkpoint = model::Checkpoint::Open(folder.path());
   const model::Vit<float> silent(checkpoint.description.config, checkpoint.bound);
   model::Workspace<float> workspace;

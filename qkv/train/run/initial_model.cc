@@ -250,6 +250,8 @@ void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, c
                  const std::vector<std::string>& classes, View<float> weights) {
   const VitConfig& source = checkpoint.description.config;
   const std::vector<int64_t> rows = RowsOfClasses(checkpoint.description, classes);
+  // Another grid may have as many places.
+  const bool same_grid = source.grid_height() == target.grid_height() && source.grid_width() == target.grid_width();
   for (const Slot& slot : layout.slots()) {
     const View<float> to = layout.At(slot.name, weights);
     const Tensor<float> from = model::ReadTensor<float>(checkpoint, slot.name);
@@ -258,9 +260,10 @@ void CopyWeights(const model::Checkpoint& checkpoint, const VitConfig& target, c
       continue;
     }
     Require(!from.empty(), "train: {} has no tensor {}", checkpoint.source, slot.name);
-    if (from.shape() == slot.shape) {
+    const bool has_places = slot.role == model::Role::kPosition && slot.shape.rank() == 3;
+    if (from.shape() == slot.shape && (same_grid || !has_places)) {
       std::copy_n(from.data(), from.size(), to.data());
-    } else if (slot.role == model::Role::kPosition && slot.shape.rank() == 3) {
+    } else if (has_places) {
       const bool embedding = slot.name == "pos_embed";
       CopyPlaces(from, embedding ? source.position_prefix : source.prefix(), source,
                  embedding ? target.position_prefix : target.prefix(), target, to);
