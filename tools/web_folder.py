@@ -7,6 +7,7 @@ threads, or nothing (an empty word). OUT is written anew: index.html, qkv-worker
 models/, the headers that a host needs for threads, and offline.html, which has all of it in one file and runs from disk.
 """
 import base64
+import hashlib
 import json
 import shutil
 import subprocess
@@ -77,6 +78,9 @@ def offline(page, files, engine):
     """The page with the engine, its models and the worker inside."""
     texts = {path: base64.b64encode(data).decode() for path, data in files.items()}
     worker = f"self.qkvEmbedded = {json.dumps(texts)};\n{engine}\n{(ENGINE / 'qkv-worker.js').read_text()}"
+    if "script-src " in page:  # the page's Content-Security-Policy names its scripts
+        digest = base64.b64encode(hashlib.sha256(FROM_TEXT.encode()).digest()).decode()
+        page = insert(page, "script-src ", f"'sha256-{digest}' ")
     return insert(page, "<head>", f'\n<script type="text/plain" id="qkv-engine-text">{script(worker)}</script>\n'
                                   f"<script>{FROM_TEXT}</script>\n")
 

@@ -6,12 +6,11 @@
 
 #if defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 14000
 
+#include <fast_float/fast_float.h>
+
 #include <atomic>
 #include <charconv>
 #include <cstdint>
-#include <type_traits>
-
-#include <fast_float/fast_float.h>
 #include <range/v3/algorithm/adjacent_find.hpp>
 #include <range/v3/algorithm/all_of.hpp>
 #include <range/v3/algorithm/any_of.hpp>
@@ -40,6 +39,7 @@
 #include <range/v3/algorithm/stable_sort.hpp>
 #include <range/v3/algorithm/transform.hpp>
 #include <range/v3/algorithm/upper_bound.hpp>
+#include <type_traits>
 
 namespace std {
 

@@ -34,7 +34,7 @@ ImageList CollectImages(const std::vector<std::string>& paths, const Note& note)
 }
 
 ImageList SampleEvenly(const ImageList& images, int64_t count) {
-  const auto all = std::ssize(images.files), taken = std::min<int64_t>(all, count);
+  const int64_t all = std::ssize(images.files), taken = std::min<int64_t>(all, count);
   ImageList chosen{.failed = images.failed};
   for (int64_t i = 0; i < taken; ++i) chosen.files.push_back(images.files[static_cast<size_t>(i * all / taken)]);
   return chosen;

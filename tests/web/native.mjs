@@ -10,8 +10,9 @@ function readTensors(path) {
   const length = Number(bytes.readBigUInt64LE(0));
   const header = JSON.parse(bytes.toString("utf8", 8, 8 + length));
   const tensors = {};
-  for (const [name, { dtype, shape, data_offsets: [begin, end] }] of Object.entries(header)) {
+  for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (dtype !== "F32") continue;
+    const [begin, end] = data_offsets;
     const part = Uint8Array.from(bytes.subarray(8 + length + begin, 8 + length + end));
     tensors[name] = { shape, data: new Float32Array(part.buffer) };
   }
@@ -25,7 +26,7 @@ export function run(qkv, model, files, isa = "") {
     const out = join(folder, "out.safetensors");
     const named = model ? ["-m", model] : [];
     execFileSync(qkv, ["run", ...named, "--attention", "all", "-o", out, ...files],
-                 { env: { ...process.env, QKV_ISA: isa }, stdio: ["ignore", "pipe", "inherit"] });
+                 { env: { ...process.env, QKV_ISA: isa }, stdio: ["ignore", "pipe", "pipe"] });
     return readTensors(out);
   } finally {
     rmSync(folder, { recursive: true });
@@ -36,7 +37,7 @@ export function run(qkv, model, files, isa = "") {
 export function translate(qkv, model, sentences, rule = "") {
   const ruled = rule ? ["--cross-weights", rule] : [];
   const out = execFileSync(qkv, ["translate", "-q", "-m", model, ...ruled, "-"],
-                           { input: sentences.join("\n") + "\n", stdio: ["pipe", "pipe", "inherit"] });
+                           { input: sentences.join("\n") + "\n", stdio: ["pipe", "pipe", "pipe"] });
   return out.toString("utf8").trimEnd().split("\n");
 }
 

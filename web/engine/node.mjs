@@ -1,13 +1,13 @@
 // A module of the engine in node, as the page's worker has it in a browser.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { decode, encode } from "./packet.mjs";
 
 export class Engine {
   /** folder: what `make web` wrote. */
   static async start(folder) {
-    const createQkv = createRequire(import.meta.url)(join(folder, "qkv.js"));
+    const createQkv = createRequire(import.meta.url)(resolve(folder, "qkv.js"));
     const engine = new Engine();
     engine.module = await createQkv({ wasmBinary: readFileSync(join(folder, "qkv.wasm")), printErr: () => {} });
     engine.module.FS.mkdir("/models");

@@ -33,7 +33,7 @@ async function start() {
   const wasmBinary = await read(`${name}.wasm`);
   module = await createQkv({
     wasmBinary,
-    locateFile: (file) => new URL(file, self.location.href).href,
+    locateFile: (file) => (embedded ? file : new URL(file, self.location.href).href),
     mainScriptUrlOrBlob: embedded ? undefined : new URL(`${name}.js`, self.location.href).href,
     print: () => {},
     printErr: (text) => console.warn(text),
