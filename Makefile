@@ -8,7 +8,7 @@ JOBS   ?= $(shell nproc)
 .PHONY: help setup configure build demo test test-page verify bench docs web format install clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 setup:
 	@tools/setup.sh
