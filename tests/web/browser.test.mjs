@@ -3,7 +3,7 @@
 //   QKV=build/release/qkv QKV_WEB=build/web node --test tests/web/browser.test.mjs
 // playwright-core is that of web/app (npm ci there), or lies in QKV_PLAYWRIGHT.
 import assert from "node:assert/strict";
-import { createReadStream, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
+import { createReadStream, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -162,6 +162,29 @@ test("a model of one's own, which is not sent anywhere", async () => {
   const { arrays } = await ask("pass", { model: id, image, blocks: [0] }, { wanted: ["logits"] });
   assert.equal(arrays.logits.length, 10);
   assert.deepEqual(asked, []);
+  await page.close();
+});
+
+test("a JPEG, which the browser decodes", async (t) => {
+  const { page, ask } = await open(addressOf(plain));
+  const bytes = await page.evaluate(async () => {
+    const canvas = new OffscreenCanvas(96, 64), context = canvas.getContext("2d");
+    for (let i = 0; i < 24; ++i) {
+      context.fillStyle = `hsl(${i * 47} 70% ${30 + i * 2}%)`;
+      context.fillRect((i * 37) % 90, (i * 23) % 60, 9 + i, 31 - i);
+    }
+    return [...new Uint8Array(await (await canvas.convertToBlob({ type: "image/jpeg", quality: 0.8 })).arrayBuffer())];
+  });
+  const file = join(profile, "picture.jpg");
+  writeFileSync(file, Uint8Array.from(bytes));
+  const model = join(root, "models/cifar10");
+  const [best, baseline] = ["", "baseline"].map((isa) => rowOf(run(qkv, model, [file], isa).logits, 0));
+  const { json: { image, photo } } = await ask("image", { model: "cifar10" }, { file: bytes });
+  assert.deepEqual(photo, [64, 96]);
+  const { arrays } = await ask("pass", { model: "cifar10", image, blocks: [0] }, { wanted: ["logits"] });
+  const off = distance(arrays.logits, best);
+  assert.ok(off <= tolerance(best, baseline), `logits differ by ${off}: the browser decodes other pixels`);
+  t.diagnostic(`logits within ${off.toExponential(1)}: the same pixels as libjpeg-turbo's`);
   await page.close();
 });
 
