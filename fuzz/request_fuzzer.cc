@@ -38,6 +38,7 @@ void ReadForm(std::string_view text) {
   const std::string_view type = text.substr(0, line), body = text.substr(std::min(line + 1, text.size()));
   size_t bytes = 0;
   for (const FormPart& part : ParseMultipart(type, body)) {
+    if (part.body.empty()) continue;
     Check(part.body.data() >= body.data() && part.body.data() + part.body.size() <= body.data() + body.size());
     bytes += part.body.size();
   }
@@ -47,7 +48,8 @@ void ReadForm(std::string_view text) {
 
 // Fields of each kind.
 void ReadInput(const RequestInput& input) {
-  for (const auto& [name, value] : input.fields().items()) {
+  for (const auto& field : input.fields().items()) {
+    const std::string name = field.key();
     const auto attempt = [](auto&& read) {
       try {
         read();

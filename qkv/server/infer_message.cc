@@ -81,24 +81,24 @@ class DataReader {
 
   void Read(const io::Json& data) {
     if (!data.is_array()) Malformed(what_ + ".data", "a list");
-    Add(data, 0);
-    if (count_ != tensor_.shape.size()) Miscounted();
+    if (!data.empty() && data[0].is_array()) return AddNested(data, 0);
+    if (std::ssize(data) != tensor_.shape.size()) Miscounted();
+    for (const io::Json& item : data) AddElement(item);
   }
 
  private:
   [[noreturn]] void Miscounted() const {
-    Malformed(what_ + ".data", fmt::format("{} elements, as the shape has", tensor_.shape.size()));
+    Malformed(what_ + ".data",
+              fmt::format("{} elements, in one list or in lists as the shape is", tensor_.shape.size()));
   }
-  void Add(const io::Json& data, int depth) {
+  void AddNested(const io::Json& data, int axis) {
+    if (axis >= tensor_.shape.rank() || !data.is_array() || std::ssize(data) != tensor_.shape[axis]) Miscounted();
     for (const io::Json& item : data) {
-      if (item.is_array()) {
-        if (depth + 1 >= std::max(1, tensor_.shape.rank())) Malformed(what_ + ".data", "lists as deep as the shape");
-        Add(item, depth + 1);
-        continue;
+      if (axis + 1 == tensor_.shape.rank()) {
+        AddElement(item);
+      } else {
+        AddNested(item, axis + 1);
       }
-      if (count_ == tensor_.shape.size()) Miscounted();
-      ++count_;
-      AddElement(item);
     }
   }
   void AddElement(const io::Json& item) {
@@ -118,7 +118,6 @@ class DataReader {
 
   InferTensor& tensor_;
   const std::string& what_;
-  int64_t count_ = 0;
 };
 
 template <typename Stored, typename T>

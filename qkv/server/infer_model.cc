@@ -174,6 +174,7 @@ class Inference {
   // The model's input of each image.
   std::vector<Tensor<float>> Pixels() const {
     if (const InferTensor* images = Find("image")) {
+      if (images->texts.size() > kMostImages) Refuse(fmt::format("input image: expected up to {} images", kMostImages));
       std::vector<Upload> uploads;
       for (size_t i = 0; i < images->texts.size(); ++i) {
         const std::string name = fmt::format("image[{}]", i), &bytes = images->texts[i];

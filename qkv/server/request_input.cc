@@ -94,6 +94,10 @@ void RequestInput::ReadForm(const HttpRequest& request) {
 }
 
 const std::vector<Upload>& RequestInput::RequireImages() const {
+  if (images_.size() > kMostImages) {
+    throw HttpError(400, "invalid_request_error",
+                    fmt::format("expected up to {} images, got {}", kMostImages, images_.size()));
+  }
   if (images_.empty()) {
     throw HttpError(400, "invalid_request_error",
                     "expected an image: as the body, as a file of a form, or in the field image (base64)");

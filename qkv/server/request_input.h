@@ -23,6 +23,9 @@ struct Upload {
   std::span<const std::byte> data() const { return std::as_bytes(std::span(bytes)); }
 };
 
+/// Images of one request at most: their pixels are in memory together.
+inline constexpr size_t kMostImages = 256;
+
 /// The fields and images of one request.
 class RequestInput {
  public:

@@ -76,6 +76,10 @@ std::vector<Item> ParseItems(const RequestInput& input) {
     const io::Json list = given.is_array() ? given : io::Json::array({given});
     for (size_t i = 0; i < list.size(); ++i) items.push_back(ParsePart(list[i], "input[" + std::to_string(i) + "]"));
   }
+  const auto images = std::count_if(items.begin(), items.end(), [](const Item& item) { return item.is_image; });
+  if (images > static_cast<std::ptrdiff_t>(kMostImages)) {
+    throw HttpError(400, "invalid_request_error", fmt::format("input: expected up to {} images", kMostImages));
+  }
   if (items.empty() || items.size() > kMaxInputs) {
     throw HttpError(400, "invalid_request_error", "input: expected 1 to 2,048 texts or images");
   }

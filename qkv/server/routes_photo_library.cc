@@ -12,7 +12,7 @@ namespace {
 void RequireSearch(const LibraryTask& task) {
   if (task.task == "clip" && (task.type == "visual" || task.type == "textual")) return;
   throw HttpError(
-      501, "invalid_request_error",
+      422, "invalid_request_error",
       FormatShown("{} ({}): this server has search (clip) alone; switch the other off in immich's settings, "
                   "or give it the address of its own service too, behind this one's",
                   task.task, task.type));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/app/pieces.h"
+#include "qkv/core/lines.h"
 #include "qkv/io/json.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -66,6 +67,15 @@ TEST_P(Writers, WriteWhatTransformersWrites) {
       const std::vector<Written> written = model.Write(texts, {.together = 3, .settings = settings});
       for (size_t i = 0; i < texts.size(); ++i) {
         EXPECT_EQ(written[i].text, expected[how][i].get<std::string>()) << how << ": " << texts[i];
+        // One text, as it comes.
+        std::string shown;
+        const Written one = model.WriteOne(texts[i], {.settings = settings}, [&](std::string_view piece) {
+          shown += piece;
+          return true;
+        });
+        EXPECT_EQ(one.ids, written[i].ids);
+        EXPECT_EQ(one.text, written[i].text);
+        EXPECT_EQ(Trim(shown), written[i].text);
       }
       continue;
     }

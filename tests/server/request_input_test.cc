@@ -91,6 +91,8 @@ TEST(RequestInput, RefusesWhatItCannotTake) {
   EXPECT_THROW(Json(R"({"image": 7})"), HttpError);
   EXPECT_THROW(Json(R"({"images": [7]})"), HttpError);
   EXPECT_THROW(Json("{}").RequireImages(), HttpError);
+  EXPECT_EQ(Json(io::Json{{"images", std::vector<std::string>(256, "eHk=")}}.dump()).RequireImages().size(), 256u);
+  EXPECT_THROW(Json(io::Json{{"images", std::vector<std::string>(257, "eHk=")}}.dump()).RequireImages(), HttpError);
   try {
     RequestInput(Request("text/html", "x"));
     FAIL();
