@@ -14,7 +14,7 @@ _qkv() {
   [[ $command != qk || ${COMP_WORDS[2]} != inspect ]] || types="fp32 bf16 int8 auto"
   COMPREPLY=()
   if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize caption tokenize serve -h --help --version" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize caption tokenize serve explore -h --help --version" -- "$cur")
     return
   fi
   if [[ $command == qk ]]; then
@@ -94,6 +94,7 @@ _qkv() {
         ;;
       caption) options="-m --model --threads --max-memory $run $images --json -o --output $writing" ;;
       tokenize) options="-m --model --json --null --max-length --pad --plain --target --time --threads" ;;
+      explore) options="-m --model --port --threads --no-browser --max-memory" ;;
       serve) options="-m --model --config --address --port --dtype --threads --api-key-file -q --quiet --max-memory" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;

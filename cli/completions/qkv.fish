@@ -1,5 +1,5 @@
 # Completions of qkv for fish.
-set -l commands classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize caption tokenize serve
+set -l commands classify evaluate embed search detect segment attend info run verify convert bench qk train ablate generate translate summarize caption tokenize serve explore
 set -l laboratory inspect claims certify merge split truncate plan
 set -l with_images "__fish_seen_subcommand_from caption classify evaluate embed search detect segment attend run inspect"
 set -l with_size "__fish_seen_subcommand_from caption classify evaluate embed search detect segment attend run verify bench inspect"
@@ -26,6 +26,7 @@ complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a summarize -d "
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a caption -d "Write what photos show"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a tokenize -d "Show the ids that texts become"
 complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a serve -d "Answer over HTTP"
+complete -c qkv -n "not __fish_seen_subcommand_from $commands" -a explore -d "See and change attention in the browser"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a certify -d "Say which rewritings are exact"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a merge -d "One matrix a head for queries and keys"
 complete -c qkv -n "__fish_seen_subcommand_from qk; and not __fish_seen_subcommand_from $laboratory" -f -a split -d "Queries and keys of a merged model"
@@ -271,9 +272,10 @@ complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l pad -d "Fill up to 
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l plain -d "No special tokens at the ends"
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l target -d "Text of a Marian model's target language"
 complete -c qkv -n "__fish_seen_subcommand_from tokenize" -l time -d "Print how long it takes"
+complete -c qkv -n "__fish_seen_subcommand_from explore" -l no-browser -d "Print the address and open nothing"
+complete -c qkv -n "__fish_seen_subcommand_from serve explore" -l port -x -d "Port to listen on"
 complete -c qkv -n "__fish_seen_subcommand_from serve" -l config -r -d "Models, limits and keys, YAML"
 complete -c qkv -n "__fish_seen_subcommand_from serve" -l address -x -d "Address to listen on"
-complete -c qkv -n "__fish_seen_subcommand_from serve" -l port -x -d "Port to listen on"
 complete -c qkv -n "__fish_seen_subcommand_from serve" -l api-key-file -r -d "File with the key that is asked for"
 complete -c qkv -n "__fish_seen_subcommand_from serve" -l dtype -x -a "fp32 bf16 int8 auto" -d "Precision"
 complete -c qkv -n "__fish_seen_subcommand_from serve" -s q -l quiet -d "No line for each request"

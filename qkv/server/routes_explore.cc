@@ -1,7 +1,9 @@
 // The explorer's page, and the calls by which it asks (docs/explore_protocol.md).
+#include <algorithm>
 #include <memory>
 #include <set>
-#include <span>
+#include <string>
+#include <vector>
 
 #include "qkv/explore/explorer.h"
 #include "qkv/server/explorer_page.h"
@@ -40,19 +42,21 @@ void AddExploreRoutes(Router& router, Context& context) {
   router.Add({"GET", "/", page, /*open=*/true, /*light=*/true});
   // Used on the engine's thread alone.
   const auto explorer = std::make_shared<explore::Explorer>(ExplorerOptionsOf(context.config()));
-  for (const std::string& name : explore::Explorer::Calls()) {
-    router.Add(
-        {"POST", "/explore/" + name, [&context, explorer, name](Call& call) {
-           const std::string type = call.request().MediaType();
-           if (type != kPackets && type != "application/json") {
-             throw HttpError(415, "invalid_request_error",
-                             "Content-Type: expected application/json or application/octet-stream");
-           }
-           std::string answer;
-           context.Compute({"explorer", name}, call, [&] { answer = explorer->Call(name, call.request().body); });
-           return HttpResponse{.type = std::string(kPackets), .body = std::move(answer)};
-         }});
-  }
+  const std::vector<std::string> calls = explore::Explorer::Calls();
+  router.Add({"POST", "/explore/{call}", [&context, explorer, calls](Call& call) {
+                const std::string& name = call.parameters.at("call");
+                if (std::find(calls.begin(), calls.end(), name) == calls.end()) {
+                  throw HttpError(404, "not_found_error", FormatShown("the explorer answers no call {}", name));
+                }
+                const std::string type = call.request().MediaType();
+                if (type != kPackets && type != "application/json") {
+                  throw HttpError(415, "invalid_request_error",
+                                  "Content-Type: expected application/json or application/octet-stream");
+                }
+                std::string answer;
+                context.Compute({"explorer", name}, call, [&] { answer = explorer->Call(name, call.request().body); });
+                return HttpResponse{.type = std::string(kPackets), .body = std::move(answer)};
+              }});
 }
 
 }  // namespace qkv::server
