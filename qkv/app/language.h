@@ -76,8 +76,8 @@ class LanguageModel {
   /// The same of ids, as Encode gives them, with a seed of each if options.settings has any; the prefix is theirs.
   std::vector<Written> Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
-  /// The same of one text, which is given to `show` as it comes; it returns false to stop. A beam search gives it at the
-  /// end.
+  /// The same of one text, which is given to `show` as it comes; it returns false to stop. A beam search gives it at
+  /// the end.
   Written WriteOne(const std::string& text, const WritingOptions& options,
                    const std::function<bool(std::string_view)>& show) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A

@@ -141,7 +141,7 @@ void AddInferenceRoutes(Router& router, Context& context) {
     return HttpResponse{
         .body = app::JsonLine(
             {{"name", "qkv"},
-             {"version", "0.1.0"},
+             {"version", QKV_VERSION},
              {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository"}}})};
   });
   light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });

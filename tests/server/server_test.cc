@@ -114,6 +114,22 @@ TEST(Server, IsCalledByItsOwnNameAndPages) {
   EXPECT_EQ(preflight.status, 204);
 }
 
+TEST(Server, StreamsToPagesOfItsOrigins) {
+  ServerConfig config;
+  config.origins = {"https://good.example"};
+  config.models = {{.id = "gpt2", .path = (SourceFolder() / "tests/golden/tasks/gpt2").string()}};
+  RunningServer running(config);
+  const std::string body = R"({"prompt": "Once", "max_tokens": 3, "stream": true})";
+  const Answer answer = running.Call(
+      fmt::format("POST /v1/generate HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://good.example\r\nContent-Type: "
+                  "application/json\r\nContent-Length: {}\r\n\r\n{}",
+                  body.size(), body));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(answer.headers.at("access-control-allow-origin"), "https://good.example");
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+}
+
 TEST(Server, TurnsAwayWhatIsTooMuch) {
   ServerConfig config;
   config.most_active = 1;
