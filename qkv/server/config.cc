@@ -89,6 +89,7 @@ class Reader {
          {"bodies", [&](const YAML::Node& n) { c.limits.bodies = ParseBytes(Word(n)); }},
          {"connections", [&](const YAML::Node& n) { c.limits.connections = ParseNumber<int>(Word(n), 1, 65536); }},
          {"pixels", [&](const YAML::Node& n) { c.most_pixels = ParseNumber<int64_t>(Word(n), 1, 1e9); }},
+         {"images", [&](const YAML::Node& n) { c.image_bytes = ParseBytes(Word(n)); }},
          {"active", [&](const YAML::Node& n) { c.most_active = ParseNumber<int>(Word(n), 1, 4096); }},
          {"batch", [&](const YAML::Node& n) { c.batching.most_together = ParseNumber<int64_t>(Word(n), 1, 4096); }},
          {"delay_ms",

@@ -71,16 +71,19 @@ void Context::Compute(const TaskLabels& labels, const Call& call, const std::fun
   engine_.Compute(labels, work, is_short, call.cancelled);
 }
 
-image::Image Context::Decode(std::span<const std::byte> bytes, std::string_view where) {
+image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {
   if (bytes.empty())
     throw HttpError(400, "invalid_request_error", FormatShown("{}: expected an image, got nothing", where));
   const Core core(cores_);
   const Clock::time_point start = Clock::now();
   image::DecodeOptions options;
   options.max_pixels = config_.most_pixels;
+  options.admit = [&](int64_t pixels) { call.memory->Take(BytesOf(pixels)); };
   image::Image image = [&] {
     try {
       return image::Decode(bytes, options, where);
+    } catch (const HttpError&) {
+      throw;
     } catch (const Error& error) {
       throw HttpError(400, "invalid_request_error", error.what());
     }
@@ -89,7 +92,8 @@ image::Image Context::Decode(std::span<const std::byte> bytes, std::string_view 
   return image;
 }
 
-Tensor<float> Context::Pixels(const model::Model& model, const image::Image& image) {
+Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const image::Image& image) {
+  call.memory->Take(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
   const Core core(cores_);
   return model.Pixels(image);
 }

@@ -33,20 +33,27 @@ class Context {
   void GiveWay() { engine_.GiveWay(); }
 
   /// An image of a request, on this thread alone; as many at a time as there are cores. Throws HttpError 400 if it is
-  /// none, and 413 if it has too many pixels. `where` names it for people.
-  image::Image Decode(std::span<const std::byte> bytes, std::string_view where);
+  /// none, and 413 if it has too many pixels; 413
+  /// and 429 as ImageMemory::Take. `where` names it for people.
+  image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
+  /// Bytes that Decode takes of the call's memory for an image; they may be given back when it is gone.
+  static int64_t BytesOf(const image::Image& image) { return BytesOf(image.height() * image.width()); }
   /// The model's input of an image, [1, channels, height, width]; likewise.
-  Tensor<float> Pixels(const model::Model& model, const image::Image& image);
+  Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
 
   Levels levels() const;
   /// Requests from their header to the end of their answer.
   std::atomic<int64_t> admitted{0};
   /// Requests in their handlers.
   std::atomic<int64_t> active{0};
+  /// Of the images of all requests, in bytes.
+  std::atomic<int64_t> image_bytes{0};
   /// Seconds after which a request that is turned away should come again.
   int RetryAfter() const;
 
  private:
+  static int64_t BytesOf(int64_t pixels) { return 4 * pixels; }  // of up to four channels
+
   const ServerConfig config_;
   mutable Metrics metrics_;
   Models models_;

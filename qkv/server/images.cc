@@ -10,12 +10,14 @@ const model::Model& RequireImageModel(const LoadedModel& model) {
   return *model.image();
 }
 
-std::vector<Tensor<float>> PixelsOf(Context& context, const model::Model& model, const std::vector<Upload>& images) {
+std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
+                                    const std::vector<Upload>& images) {
   std::vector<Tensor<float>> pixels;
   for (const Upload& image : images) {
-    const image::Image decoded = context.Decode(image.data(), image.name);
+    const image::Image decoded = context.Decode(call, image.data(), image.name);
     try {
-      pixels.push_back(context.Pixels(model, decoded));
+      pixels.push_back(context.Pixels(call, model, decoded));
+      call.memory->GiveBack(Context::BytesOf(decoded));
     } catch (const HttpError&) {
       throw;
     } catch (const Error& error) {

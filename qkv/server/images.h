@@ -12,6 +12,7 @@ namespace qkv::server {
 const model::Model& RequireImageModel(const LoadedModel& model);
 
 /// The model's input of each image. Throws HttpError 400 that names the image.
-std::vector<Tensor<float>> PixelsOf(Context& context, const model::Model& model, const std::vector<Upload>& images);
+std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
+                                    const std::vector<Upload>& images);
 
 }  // namespace qkv::server

@@ -180,7 +180,7 @@ class Inference {
         const std::string name = fmt::format("image[{}]", i), &bytes = images->texts[i];
         uploads.push_back({name, images->binary ? bytes : ImageBytes(bytes, name)});
       }
-      return PixelsOf(context_, *model_->image(), uploads);
+      return PixelsOf(context_, call_, *model_->image(), uploads);
     }
     const InferTensor& given = *Find("pixels");
     if (!std::all_of(given.floats.begin(), given.floats.end(), [](float x) { return std::isfinite(x); })) {

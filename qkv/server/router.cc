@@ -28,6 +28,21 @@ bool Matches(std::string_view pattern, std::string_view path, std::map<std::stri
 
 }  // namespace
 
+void ImageMemory::Take(int64_t bytes) {
+  if (taken_ + bytes > most_) {
+    throw HttpError(
+        413, "invalid_request_error",
+        fmt::format("the images take {} bytes once decoded, and all of this server's may take {}: send fewer "
+                    "at a time, or smaller ones",
+                    taken_ + bytes, most_));
+  }
+  if ((all_ += bytes) > most_) {
+    all_ -= bytes;
+    throw HttpError(429, "rate_limit_error", "the images that are worked on take as much memory as they may");
+  }
+  taken_ += bytes;
+}
+
 Match Router::Find(const HttpRequest& request) const {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_) {

@@ -1,6 +1,8 @@
 // Which handler answers which request.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,11 +14,34 @@
 
 namespace qkv::server {
 
+/// Bytes that a request's images take, of what those of all requests may.
+class ImageMemory {
+ public:
+  ImageMemory(std::atomic<int64_t>& all, int64_t most) : all_(all), most_(most) {}
+  ~ImageMemory() { all_ -= taken_; }
+  ImageMemory(const ImageMemory&) = delete;
+  ImageMemory& operator=(const ImageMemory&) = delete;
+
+  /// Until the request has ended. Throws HttpError 413 if the request alone takes too much, and 429 if others do.
+  void Take(int64_t bytes);
+  /// Before its end.
+  void GiveBack(int64_t bytes) {
+    taken_ -= bytes;
+    all_ -= bytes;
+  }
+
+ private:
+  std::atomic<int64_t>& all_;
+  const int64_t most_;
+  int64_t taken_ = 0;
+};
+
 /// A request on its way to its answer, in a handler's hands.
 struct Call {
   std::shared_ptr<Exchange> exchange;
   std::map<std::string, std::string> parameters;  // of the path: "{model}"
   std::function<bool()> cancelled;                // nobody waits any more, or the time is over
+  std::shared_ptr<ImageMemory> memory;
 
   const HttpRequest& request() const { return exchange->request(); }
 };

@@ -94,7 +94,7 @@ HttpResponse OfImage(Context& context, const Call& call, const RequestInput& inp
   }
   const Upload& upload = input.images()[0];
   const model::Model& encoder = RequireImageModel(model);
-  image::Image photo = context.Decode(upload.data(), upload.name);
+  image::Image photo = context.Decode(call, upload.data(), upload.name);
   const Shape pixels = encoder.PixelsShape(photo);
   const model::VitConfig& c = encoder.config();
   const app::MapPlan plan = app::PlanMaps(request.layers, request.head, c.depth, c.block.attention.heads, false);

@@ -98,7 +98,7 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
   std::vector<std::string> names;
   for (const Upload& image : images) names.push_back(image.name);
   std::vector<std::vector<float>> found =
-      ImageVectors(context, call, model, PixelsOf(context, RequireImageModel(*model), images), names);
+      ImageVectors(context, call, model, PixelsOf(context, call, RequireImageModel(*model), images), names);
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 

@@ -59,7 +59,7 @@ HttpResponse Classify(Context& context, Call& call) {
     Require(model->towers() == nullptr, "model {} compares images with texts: give the classes in the field prompts",
             model->id());
     Require(encoder.config().classes > 0, "model {} has no classifier; /v1/embeddings gives its vectors", model->id());
-    PassTask task(model, app::Wanted::kLogits, PixelsOf(context, encoder, images));
+    PassTask task(model, app::Wanted::kLogits, PixelsOf(context, call, encoder, images));
     context.Compute(task, call);
     for (size_t i = 0; i < images.size(); ++i) {
       const Tensor<float>& logits = task.Results()[i];
@@ -70,7 +70,7 @@ HttpResponse Classify(Context& context, Call& call) {
   Require(model->towers() != nullptr, "prompts: model {} has no text encoder, expected one as CLIP or SigLIP",
           model->id());
   const app::Prompts prompts = PromptsOf(input);
-  PassTask task(model, app::Wanted::kPooled, PixelsOf(context, encoder, images));
+  PassTask task(model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));
   context.Compute(task, call);
   const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, task.Results());
   for (size_t i = 0; i < images.size(); ++i) {

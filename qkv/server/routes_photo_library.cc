@@ -24,7 +24,7 @@ HttpResponse Predict(Context& context, Call& call) {
   io::Json answer = io::Json::object();
   image::Image photo;
   if (request.image) {
-    photo = context.Decode(std::as_bytes(std::span(*request.image)), "image");
+    photo = context.Decode(call, std::as_bytes(std::span(*request.image)), "image");
     answer["imageHeight"] = photo.height();
     answer["imageWidth"] = photo.width();
   }
@@ -38,7 +38,7 @@ HttpResponse Predict(Context& context, Call& call) {
     std::vector<std::vector<float>> vectors;
     if (visual) {
       std::vector<Tensor<float>> pixels;
-      pixels.push_back(context.Pixels(RequireImageModel(*model), photo));
+      pixels.push_back(context.Pixels(call, RequireImageModel(*model), photo));
       vectors = ImageVectors(context, call, model, std::move(pixels), {"image"});
     } else {
       vectors = TextVectors(context, call, model, {std::string(*request.text)});

@@ -32,7 +32,8 @@ HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput
   const bool picture = AsksForPicture(input);
   io::Json data = io::Json::array();
   for (const Upload& upload : input.RequireImages()) {
-    image::Image photo = context.Decode(upload.data(), upload.name);
+    image::Image photo = context.Decode(call, upload.data(), upload.name);
+    const int64_t bytes = Context::BytesOf(photo);
     decltype(find(std::move(photo), upload.name)) found;
     context.Compute({model.id(), work}, call, [&] { found = find(std::move(photo), upload.name); });
     if (picture) {
@@ -43,6 +44,7 @@ HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput
     json.erase("path");
     json["index"] = data.size();
     data.push_back(std::move(json));
+    call.memory->GiveBack(bytes);
   }
   return {.body = app::JsonLine({{"object", "list"}, {"model", model.id()}, {"data", data}})};
 }

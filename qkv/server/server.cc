@@ -182,6 +182,7 @@ struct Server::State {
     Call call{.exchange = exchange, .parameters = match.parameters, .cancelled = [exchange, until] {
                 return exchange->cancelled() || Clock::now() > until;
               }};
+    call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
     return Respond(call, *match.route);
   }
 

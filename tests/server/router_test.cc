@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "qkv/io/json.h"
@@ -36,6 +37,30 @@ TEST(Router, FindsByMethodAndPath) {
   for (const std::string path : {"", "/", "/a", "/a/", "/a/x/", "/a/x/run/", "/a/x/other", "//a/x", "/b/x", "a/x"}) {
     EXPECT_EQ(status("GET", path), 404) << path;
   }
+}
+
+TEST(ImageMemory, IsBoundedForOneRequestAndForAll) {
+  std::atomic<int64_t> all{0};
+  ImageMemory first(all, 100);
+  const auto status = [](ImageMemory& memory, int64_t bytes) {
+    try {
+      memory.Take(bytes);
+    } catch (const HttpError& error) {
+      return error.status();
+    }
+    return 200;
+  };
+  EXPECT_EQ(status(first, 60), 200);
+  EXPECT_EQ(status(first, 41), 413);
+  {
+    ImageMemory second(all, 100);
+    EXPECT_EQ(status(second, 41), 429);
+    EXPECT_EQ(status(second, 40), 200);
+    EXPECT_EQ(all, 100);
+  }
+  EXPECT_EQ(all, 60);
+  first.GiveBack(50);
+  EXPECT_EQ(status(first, 90), 200);
 }
 
 // Each route is described, and each description has a route.
