@@ -51,7 +51,7 @@ int Explore(const Options& options) {
   FlushOutput();
   PrintMessage("the explorer is at this address, for this machine alone; Ctrl+C ends it\n");
   if (!options.no_browser) OpenBrowser(server->Url());
-  server->Run();
+  server->Run([] { std::_Exit(130); });
   return 0;
 }
 

@@ -57,7 +57,7 @@ int Serve(const Options& options) {
   server::Server server(ConfigOf(options), log, [options] { return ConfigOf(options); });
   Print("{}\n", server.Url());
   FlushOutput();
-  server.Run();
+  server.Run([] { std::_Exit(130); });
   return 0;
 }
 

@@ -76,6 +76,8 @@ class Reader {
          {"limits", [&](const YAML::Node& n) { ReadLimits(n, c); }},
          {"models", [&](const YAML::Node& n) { ReadModels(n, c.models); }}});
     RequireModels(c.models);
+    Require(c.limits.body <= c.limits.bodies, "{}: limits.body is above limits.bodies, which all bodies share",
+            file_.string());
     return c;
   }
 

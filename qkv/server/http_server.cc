@@ -82,7 +82,12 @@ void HttpServer::State::AwaitSignals() {
   signals.async_wait([self = shared_from_this()](const ErrorCode& error, int number) {
     if (error) return;
     self->AwaitSignals();
-    if (number != SIGHUP) return self->stopping ? self->Abort() : self->Drain();
+    if (number != SIGHUP && self->stopping) {
+      self->Abort();
+      if (self->hooks.give_up) self->hooks.give_up();
+      return;
+    }
+    if (number != SIGHUP) return self->Drain();
     if (self->hooks.reload) self->hooks.reload();
   });
 }
@@ -119,6 +124,6 @@ void HttpServer::Stop() {
   net::post(state_->context, [state = state_] { state->Drain(); });
 }
 
-bool HttpServer::stopping() const { return state_->stopping; }
+bool HttpServer::loopback() const { return net::ip::make_address(state_->address).is_loopback(); }
 
 }  // namespace qkv::server

@@ -31,6 +31,8 @@ class HttpServer {
     std::function<void(const HttpRequest&, const Outcome&)> ended;
     /// Headers for every answer to a request beside its own; may be empty.
     std::function<std::vector<std::pair<std::string, std::string>>(const HttpRequest&)> headers;
+    /// A second SIGTERM or SIGINT.
+    std::function<void()> give_up;
     /// SIGHUP.
     std::function<void()> reload;
   };
@@ -49,8 +51,8 @@ class HttpServer {
   void Run(double drain_seconds);
   /// From any thread or a signal's.
   void Stop();
-  /// True from Stop on.
-  bool stopping() const;
+  /// True if only this machine reaches it.
+  bool loopback() const;
 
   struct State;  // of http_server.cc
 

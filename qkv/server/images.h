@@ -1,8 +1,10 @@
 // Images of requests, made ready for a model.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "qkv/app/pipeline.h"
 #include "qkv/server/context.h"
 #include "qkv/server/request_input.h"
 
@@ -14,5 +16,11 @@ const model::Model& RequireImageModel(const LoadedModel& model);
 /// The model's input of each image. Throws HttpError 400 that names the image.
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
                                     const std::vector<Upload>& images);
+
+/// The results of passes of a few images at a time, between which others may be computed and the call may be cancelled:
+/// logits [C], pooled [D] or tokens [N, D] of each. pixels: as PassTask. Throws Error if one is not finite.
+std::vector<Tensor<float>> ComputePasses(Context& context, const Call& call,
+                                         const std::shared_ptr<const LoadedModel>& model, app::Wanted wanted,
+                                         std::vector<Tensor<float>> pixels);
 
 }  // namespace qkv::server

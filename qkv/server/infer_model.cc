@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "qkv/model/checkpoint/limits.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/images.h"
 #include "qkv/server/tasks.h"
@@ -187,7 +188,11 @@ class Inference {
       Refuse("input pixels: expected finite numbers, got NaN or infinity");
     }
     const Shape one = {1, given.shape[1], given.shape[2], given.shape[3]};
-    model_->image()->TokensFor(one[2], one[3]);
+    const model::Model& encoder = *model_->image();
+    encoder.TokensFor(one[2], one[3]);
+    model::RequireProportion(model::Cost(encoder.config(), one[2], one[3]), static_cast<double>(encoder.weight_bytes()),
+                             fmt::format("input pixels: an image of {}x{}", one[2], one[3]), "send smaller ones");
+    call_.memory->Take(given.shape[0] * one.size() * static_cast<int64_t>(sizeof(float)));
     std::vector<Tensor<float>> pixels;
     for (int64_t i = 0; i < given.shape[0]; ++i) {
       pixels.push_back(Tensor<float>::Uninitialised(one));
@@ -224,21 +229,20 @@ class Inference {
   }
 
   void AddLogits(const std::vector<Tensor<float>>& pixels) {
-    PassTask task(model_, app::Wanted::kLogits, Copies(pixels));
-    context_.Compute(task, call_);
     std::vector<std::vector<float>> logits;
-    for (const Tensor<float>& one : task.Results()) logits.emplace_back(one.data(), one.data() + one.size());
+    for (const Tensor<float>& one : ComputePasses(context_, call_, model_, app::Wanted::kLogits, Copies(pixels)))
+      logits.emplace_back(one.data(), one.data() + one.size());
     outputs_["logits"] = Rows("logits", logits);
     for (std::vector<float>& row : logits) simd::Softmax(row.data(), std::ssize(row));
     outputs_["probabilities"] = Rows("probabilities", logits);
   }
 
   void AddTokens(const std::vector<Tensor<float>>& pixels) {
-    PassTask task(model_, app::Wanted::kTokens, Copies(pixels));
-    context_.Compute(task, call_);
-    const Shape one = task.Results()[0].shape();
+    const std::vector<Tensor<float>> results =
+        ComputePasses(context_, call_, model_, app::Wanted::kTokens, Copies(pixels));
+    const Shape one = results[0].shape();
     std::vector<float> values;
-    for (const Tensor<float>& tokens : task.Results()) {
+    for (const Tensor<float>& tokens : results) {
       if (!(tokens.shape() == one)) Refuse("output tokens: expected images of one size, send them one by one");
       values.insert(values.end(), tokens.data(), tokens.data() + tokens.size());
     }

@@ -25,7 +25,7 @@ Models::Models(std::vector<ModelEntry> entries, int64_t memory, ModelEvent event
 }
 
 Models::~Models() {
-  for (std::thread& reload : reloads_) reload.join();
+  for (Reload& reload : reloads_) reload.thread.join();
 }
 
 std::shared_ptr<Models::Slot> Models::Find(const std::string& id) const {
@@ -87,10 +87,11 @@ std::shared_ptr<const LoadedModel> Models::Load(Slot& slot) {
     return model;
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    slot.error = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
+    const std::string why = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
+    if (!again) slot.error = why;
     slot.failed = Clock::now();
-    event_(slot.entry.id, "failed", slot.error);
-    throw Unavailable(slot.entry.id, slot.error);
+    event_(slot.entry.id, "failed", why);
+    throw Unavailable(slot.entry.id, why);
   }
 }
 
@@ -119,17 +120,34 @@ void Models::LookForChanges(const std::shared_ptr<Slot>& slot) {
   if (slot->reloading || Clock::now() - slot->looked < kLookAtFiles) return;
   slot->looked = Clock::now();
   if (!slot->model->IsOutdated()) return;
-  slot->reloading = true;
-  reloads_.emplace_back([this, slot] {
-    const std::lock_guard loading(slot->loading);
-    try {
-      Load(*slot);
-    } catch (const Error&) {  // told by the event: the old one goes on
-    }
-    const std::lock_guard lock(mutex_);
-    slot->reloading = false;
-    slot->looked = Clock::now();
+  LoadBeside(slot);
+}
+
+// On a thread of its own. The caller holds mutex_.
+void Models::LoadBeside(const std::shared_ptr<Slot>& slot) {
+  std::erase_if(reloads_, [](Reload& reload) {
+    if (!*reload.done) return false;
+    reload.thread.join();
+    return true;
   });
+  slot->reloading = true;
+  const auto done = std::make_shared<std::atomic<bool>>(false);
+  reloads_.push_back({std::thread([this, slot, done] {
+                        bool failed = false;
+                        try {
+                          const std::lock_guard loading(slot->loading);
+                          Load(*slot);
+                        } catch (const Error&) {  // told by the event: an old one goes on
+                          failed = true;
+                        }
+                        {
+                          const std::lock_guard lock(mutex_);
+                          slot->reloading = false;
+                          slot->looked = Clock::now() + (failed ? kRetry : std::chrono::seconds(0));
+                        }
+                        *done = true;
+                      }),
+                      done});
 }
 
 void Models::LoadAtStart() {
@@ -170,11 +188,18 @@ void Models::Replace(std::vector<ModelEntry> entries) {
     slots.push_back(same != slots_.end() ? *same : std::make_shared<Slot>(std::move(entry)));
   }
   slots_ = std::move(slots);
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (slot->entry.at_start && !slot->model && !slot->reloading) LoadBeside(slot);
+  }
 }
 
 void Models::Unload(const std::string& id) {
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Slot> slot = Find(id);
+  if (slot->entry.at_start) {
+    throw HttpError(400, "invalid_request_error",
+                    "model " + slot->entry.id + " is to stay loaded, as its owner has it");
+  }
   if (!slot->model) return;
   slot->model.reset();
   event_(slot->entry.id, "unloaded", "as asked");

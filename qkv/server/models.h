@@ -2,6 +2,7 @@
 // change.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -47,9 +48,10 @@ class Models {
   std::vector<ModelStatus> List() const;
   /// One of them. Throws HttpError 404.
   ModelStatus Status(const std::string& id) const;
-  /// Takes over another list. Models whose entry is the same stay loaded; requests keep what they have.
+  /// Takes over another list. Models whose entry is the same stay loaded, those to be there at start are loaded;
+  /// requests keep what they have.
   void Replace(std::vector<ModelEntry> entries);
-  /// Drops a model from memory until it is asked for again.
+  /// Drops a model from memory until it is asked for again. Throws HttpError 400 for one that is to stay.
   void Unload(const std::string& id);
 
  private:
@@ -65,16 +67,22 @@ class Models {
     bool reloading = false;
   };
 
+  struct Reload {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> done;
+  };
+
   std::shared_ptr<Slot> Find(const std::string& id) const;
   std::shared_ptr<const LoadedModel> Load(Slot& slot);
   void MakeRoom(const Slot& slot, int64_t bytes);
   void LookForChanges(const std::shared_ptr<Slot>& slot);
+  void LoadBeside(const std::shared_ptr<Slot>& slot);
 
   const int64_t memory_;
   const ModelEvent event_;
   mutable std::mutex mutex_;  // of all below, and of the slots but for `loading`
   std::vector<std::shared_ptr<Slot>> slots_;
-  std::vector<std::thread> reloads_;
+  std::vector<Reload> reloads_;
 };
 
 }  // namespace qkv::server

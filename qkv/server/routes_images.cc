@@ -12,20 +12,35 @@ namespace qkv::server {
 namespace {
 
 constexpr int64_t kMaxTop = 1 << 20;
+constexpr size_t kMaxTexts = 2048;
 
 // The classes that a request gives in words: a list of labels, or labels separated by commas.
 app::Prompts PromptsOf(const RequestInput& input) {
   std::vector<std::string> labels = input.Texts("prompts");
   if (labels.size() == 1) labels = app::SplitAtCommas(labels[0]);
-  return app::MakePrompts(std::move(labels), input.Texts("templates"), "prompts", "templates");
+  app::Prompts prompts = app::MakePrompts(std::move(labels), input.Texts("templates"), "prompts", "templates");
+  if (prompts.labels.size() > kMaxTexts || prompts.templates.size() > kMaxTexts / prompts.labels.size()) {
+    throw HttpError(400, "invalid_request_error", "prompts: expected up to 2,048 texts, labels times templates");
+  }
+  return prompts;
 }
 
 // Scores of classes in words: [images, classes].
 Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                              const app::Prompts& prompts, const std::vector<Tensor<float>>& pooled) {
-  Tensor<float> classes;
-  context.Compute({model->id(), "texts"}, call, [&] { classes = app::EmbedPrompts(*model->texts(), prompts); });
-  const int64_t width = model->towers()->width();
+  const int64_t width = model->towers()->width(), count = std::ssize(prompts.labels);
+  Tensor<float> classes({count, width});
+  // A few texts at a time, between which others may be computed and the call may be cancelled.
+  const int64_t each = std::ssize(prompts.templates);
+  const int64_t together = std::max<int64_t>(1, context.config().batching.most_together / each);
+  for (int64_t begin = 0; begin < count; begin += together) {
+    const int64_t end = std::min(count, begin + together);
+    const app::Prompts some{{prompts.labels.begin() + begin, prompts.labels.begin() + end}, prompts.templates};
+    context.Compute({model->id(), "texts"}, call, [&] {
+      const Tensor<float> vectors = app::EmbedPrompts(*model->texts(), some);
+      std::copy_n(vectors.data(), vectors.size(), classes.view().row(begin));
+    });
+  }
   Tensor<float> images({std::ssize(pooled), width});
   for (size_t i = 0; i < pooled.size(); ++i) {
     std::copy_n(pooled[i].data(), width, images.view().row(static_cast<int64_t>(i)));
@@ -59,10 +74,10 @@ HttpResponse Classify(Context& context, Call& call) {
     Require(model->towers() == nullptr, "model {} compares images with texts: give the classes in the field prompts",
             model->id());
     Require(encoder.config().classes > 0, "model {} has no classifier; /v1/embeddings gives its vectors", model->id());
-    PassTask task(model, app::Wanted::kLogits, PixelsOf(context, call, encoder, images));
-    context.Compute(task, call);
+    const std::vector<Tensor<float>> results =
+        ComputePasses(context, call, model, app::Wanted::kLogits, PixelsOf(context, call, encoder, images));
     for (size_t i = 0; i < images.size(); ++i) {
-      const Tensor<float>& logits = task.Results()[i];
+      const Tensor<float>& logits = results[i];
       tops[i] = encoder.Top({logits.data(), static_cast<size_t>(logits.size())}, top);
     }
     return {.body = app::JsonLine(Answer(model->id(), images, tops))};
@@ -70,9 +85,9 @@ HttpResponse Classify(Context& context, Call& call) {
   Require(model->towers() != nullptr, "prompts: model {} has no text encoder, expected one as CLIP or SigLIP",
           model->id());
   const app::Prompts prompts = PromptsOf(input);
-  PassTask task(model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));
-  context.Compute(task, call);
-  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, task.Results());
+  const std::vector<Tensor<float>> pooled =
+      ComputePasses(context, call, model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));
+  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, pooled);
   for (size_t i = 0; i < images.size(); ++i) {
     tops[i] = app::BestPrompts(prompts, {scores.view().row(static_cast<int64_t>(i)), prompts.labels.size()}, top);
   }

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cctype>
 #include <chrono>
 #include <ctime>
 #include <mutex>
@@ -70,6 +72,10 @@ struct Server::State {
               .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
               .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
               .headers = [this](const HttpRequest& request) { return Cors(request); },
+              .give_up =
+                  [this] {
+                    if (give_up) give_up();
+                  },
               .reload = [this] { Reload(); }}),
         workers(static_cast<size_t>(this->config().most_active) + 1) {
     AddRoutes(router, context);
@@ -89,12 +95,14 @@ struct Server::State {
     const std::string_view origin = request.Header("origin"), host = request.Header("host");
     return origin.empty() || origin == fmt::format("http://{}", host) || origin == fmt::format("https://{}", host);
   }
-  // A foreign page whose name leads to this machine (DNS rebinding) calls by that name.
+  // A foreign page whose name leads to this machine (DNS rebinding) calls by that name; it cannot know a key, and an
+  // address is no name.
   bool IsOwnHost(const HttpRequest& request) const {
-    const std::string_view name = HostName(request.Header("host"));
-    return name.empty() || name == "localhost" || name == "127.0.0.1" || name == "::1" || name == config().address ||
-           Contains(config().hosts, name) ||
-           (config().address != "127.0.0.1" && config().address != "::1" && config().hosts.empty());
+    std::string name(HostName(request.Header("host")));
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    boost::system::error_code error;
+    boost::asio::ip::make_address(name, error);
+    return name.empty() || !error || name == "localhost" || !config().api_key.empty() || Contains(config().hosts, name);
   }
 
   std::optional<HttpResponse> Admit(const HttpRequest& request) {
@@ -238,6 +246,7 @@ struct Server::State {
 
   const Log log;
   const std::function<ServerConfig()> reload;
+  std::function<void()> give_up;
   std::mutex log_mutex;
   Context context;
   Router router;
@@ -261,7 +270,11 @@ std::string Server::Url() const {
 
 uint16_t Server::port() const { return state_->http.port(); }
 
-void Server::Run() {
+void Server::Run(std::function<void()> give_up) {
+  state_->give_up = std::move(give_up);
+  if (!state_->http.loopback() && state_->config().api_key.empty()) {
+    state_->Write("warning", "open", {{"detail", "other machines reach this server, and no key is asked for"}});
+  }
   state_->Write("info", "start", {{"url", Url()}, {"models", state_->config().models.size()}});
   state_->http.Run(state_->config().drain_seconds);
   state_->workers.join();

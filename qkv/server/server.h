@@ -26,8 +26,9 @@ class Server {
   /// "http://127.0.0.1:8080"
   std::string Url() const;
   uint16_t port() const;
-  /// Serves until Stop, SIGTERM or SIGINT, and answers what has begun.
-  void Run();
+  /// Serves until Stop, SIGTERM or SIGINT, and answers what has begun. A second signal calls `give_up`: a computation
+  /// that has begun cannot be stopped, but a process can end.
+  void Run(std::function<void()> give_up = {});
   /// From any thread.
   void Stop();
 

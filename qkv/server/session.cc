@@ -172,6 +172,9 @@ void Session::OnBody(const ErrorCode& error) {
   phase_ = Phase::kWorking;
   HttpRequest whole = request_;  // logs need the rest of it afterwards
   whole.body = std::move(parser_->get().body());
+  // Of a body whose length was not announced there is more than it needs.
+  state_->bodies -= reserved_ - std::ssize(whole.body);
+  reserved_ = std::ssize(whole.body);
   Watch();
   state_->hooks.handle(std::make_shared<Reply>(shared_from_this(), std::move(whole), cancelled_));
 }
@@ -239,24 +242,24 @@ void Session::OnWritten(const ErrorCode& error, size_t, bool close_after) {
   const bool bad_reading = close_after;
   Ended(false);
   Release();
-  if (bad_reading) return Linger(kMaxLingering);
+  if (bad_reading) return Linger(kMaxLingering, Clock::now() + Seconds(kLingerSeconds));
   if (!keep_alive_ || state_->stopping) return Close();
   ReadHeader(state_->limits.idle_seconds);
 }
 
 // An answer to a request that was not read to its end: a connection that is closed at once would be reset, and its
 // client could lose the answer.
-void Session::Linger(int64_t left) {
+void Session::Linger(int64_t left, Clock::time_point until) {
   phase_ = Phase::kIdle;
   ErrorCode ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(Seconds(kLingerSeconds));
+  stream_.expires_at(until);
   buffer_.clear();
   stream_.async_read_some(buffer_.prepare(64 << 10),
-                          [self = shared_from_this(), left](const ErrorCode& error, size_t got) {
+                          [self = shared_from_this(), left, until](const ErrorCode& error, size_t got) {
                             if (self->left_) return;
                             if (error || left <= static_cast<int64_t>(got)) return self->Close();
-                            self->Linger(left - static_cast<int64_t>(got));
+                            self->Linger(left - static_cast<int64_t>(got), until);
                           });
 }
 

@@ -108,14 +108,15 @@ class Session : public std::enable_shared_from_this<Session> {
   void OnBody(const ErrorCode& error);
   void Watch();
   void FailToRead(const ErrorCode& error);
-  void Linger(int64_t left);
+  void Linger(int64_t left, Clock::time_point until);
   void OnWritten(const ErrorCode& error, size_t bytes, bool close_after);
   void WriteQueue();
   void Ended(bool client_left);
   void Leave() {
     if (left_) return;
     left_ = true;
-    if (phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(true);
+    const bool counted = phase_ == Phase::kReading && outcome_.admitted;
+    if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(true);
     Release();
     state_->Left(this);
   }

@@ -111,12 +111,12 @@ void PassTask::Run(std::span<Task* const> batch) {
   for (const auto& [shape, places] : sizes) PassOfPlaces(*model_->image(), wanted_, places);
 }
 
-const std::vector<Tensor<float>>& PassTask::Results() const {
+std::vector<Tensor<float>> PassTask::TakeResults() {
   for (size_t i = 0; i < results_.size(); ++i) {
     Require(model::FirstNotFinite(results_[i].view().reshape({1, results_[i].size()})) < 0,
             "image {}: the model's answer holds NaN or infinity", i + 1);
   }
-  return results_;
+  return std::move(results_);
 }
 
 EmbedTask::EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts)

@@ -24,7 +24,7 @@ class PassTask final : public Task {
   void Run(std::span<Task* const> batch) override;
 
   /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws Error if one of an image is not finite.
-  const std::vector<Tensor<float>>& Results() const;
+  std::vector<Tensor<float>> TakeResults();
 
  private:
   std::shared_ptr<const LoadedModel> model_;

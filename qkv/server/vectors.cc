@@ -1,5 +1,7 @@
 #include "qkv/server/vectors.h"
 
+#include <algorithm>
+
 #include "qkv/app/embed.h"
 #include "qkv/server/images.h"
 #include "qkv/server/tasks.h"
@@ -13,10 +15,10 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
   if (pixels.empty()) return vectors;
   const model::Model& encoder = RequireImageModel(*model);
   const bool pooled = model->pooling() == app::Pooling::kModel;
-  PassTask task(model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, std::move(pixels));
-  context.Compute(task, call);
+  const std::vector<Tensor<float>> results =
+      ComputePasses(context, call, model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, std::move(pixels));
   for (size_t i = 0; i < names.size(); ++i) {
-    app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), names[i], task.Results()[i]);
+    app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), names[i], results[i]);
     if (model->towers() != nullptr) {
       const View<float> row(embedding.values.data(), {1, std::ssize(embedding.values)});
       Require(model::NormaliseRows(row) < 0, "{}: its vector has no direction", names[i]);
@@ -38,11 +40,16 @@ std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
         400, "invalid_request_error",
         FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
   }
-  EmbedTask task(model, std::move(texts));
-  context.Compute(task, call);
-  const Tensor<float>& all = task.vectors();
-  for (int64_t i = 0; i < all.dim(0); ++i) {
-    vectors.emplace_back(all.view().row(i), all.view().row(i) + all.dim(1));
+  // A few at a time, between which others may be computed and the call may be cancelled.
+  const auto most = static_cast<size_t>(context.config().batching.most_together);
+  for (size_t begin = 0; begin < texts.size(); begin += most) {
+    const auto from = texts.begin() + static_cast<int64_t>(begin);
+    EmbedTask task(model, {from, from + static_cast<int64_t>(std::min(most, texts.size() - begin))});
+    context.Compute(task, call);
+    const Tensor<float>& some = task.vectors();
+    for (int64_t i = 0; i < some.dim(0); ++i) {
+      vectors.emplace_back(some.view().row(i), some.view().row(i) + some.dim(1));
+    }
   }
   return vectors;
 }
