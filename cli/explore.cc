@@ -15,7 +15,6 @@ namespace {
 
 struct Options {
   std::vector<std::string> models;
-  std::string dtype;
   int port = -1, threads = 0;
   bool no_browser = false;
 };
@@ -40,7 +39,7 @@ std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_por
 
 int Explore(const Options& options) {
   server::ServerConfig config;
-  for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, options.dtype));
+  for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, ""));
   if (config.models.empty()) config.models = {{.id = "digits"}};
   server::RequireModels(config.models);
   if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);

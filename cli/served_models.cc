@@ -1,5 +1,7 @@
 #include "cli/served_models.h"
 
+#include <filesystem>
+
 #include "qkv/app/hub.h"
 
 namespace qkv::cli {
@@ -15,7 +17,10 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
   entry.path = named ? text.substr(equals + 1) : text;
   entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
   if (!dtype.empty()) entry.dtype = dtype;
-  app::FindModel(entry.path);
+  std::error_code ignored;
+  if (std::filesystem::exists(app::FindModel(entry.path), ignored)) return entry;
+  Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);
+  entry.path.clear();  // the model in the program
   return entry;
 }
 

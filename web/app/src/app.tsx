@@ -54,8 +54,6 @@ const kMenu: [string, [ViewName, string, View][]][] = [
   ],
 ];
 const kViewOf = new Map(kMenu.flatMap(([, views]) => views.map(([name, , view]): [ViewName, View] => [name, view])));
-/** Views that need no model of pictures. */
-const kNoPicture = new Set<ViewName>();
 
 // Keeps one failing view from taking the page with it.
 class Boundary extends Component<{ children: ComponentChildren; on: string }, { error: Error | null; on: string }> {
@@ -157,7 +155,7 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
           {edits.length > 0 && <Edited bench={bench} />}
           <Problem error={image.error} />
           <Boundary on={s.view}>
-            {seen || kNoPicture.has(s.view) || !image.error ? <View key={s.view} bench={bench} /> : null}
+            <View key={s.view} bench={bench} />
           </Boundary>
         </main>
       </div>

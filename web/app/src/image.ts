@@ -1,5 +1,5 @@
 // The picture that the model sees, as the engine keeps it.
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { fromStrokes, toText } from "./drawing";
 import { samplesOf, type Catalogue, type Model } from "./model";
 import { u8 } from "./packet";
@@ -89,11 +89,15 @@ export function useImage(
       model: { ...model, grid },
     } as Seen;
   }, [answer, model]);
+  // A picture that cannot be read leaves the one before in its place, and the error beside it.
+  const last = useRef<Seen | null>(null);
+  if (seen) last.current = seen;
+  const kept = asked.error && last.current?.model.id === model?.id ? last.current : null;
   if (request && seen) {
     theClient().remind = async (id) => {
       if (id === seen.id)
         await theClient().transport.call(request.name, { json: request.json, arrays: request.arrays ?? {} });
     };
   }
-  return { ...asked, seen };
+  return { ...asked, seen: seen ?? kept };
 }

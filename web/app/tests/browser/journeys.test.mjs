@@ -149,6 +149,11 @@ test("a picture is opened from a file, and the link has none of it", async () =>
     .locator("input[type=file][accept]")
     .setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
   await page.locator(".problem[role=alert]").first().waitFor();
+  // The picture before stays, and another can be chosen.
+  await page.locator(".panel .picture canvas").first().waitFor();
+  await page.getByRole("button", { name: "Sample 3", exact: true }).click();
+  await page.waitForFunction(() => !document.querySelector(".problem[role=alert]"));
+  assert.equal(await best(page), "3");
   await page.context().close();
 });
 
