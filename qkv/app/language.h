@@ -96,9 +96,10 @@ class LanguageModel {
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
-  void RequireWriter() const;
   LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, const model::Cache& cache,
                 text::Tokenizer tokenizer, text::Tokenizer target);
+
+  void RequireWriter() const;
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;

@@ -239,8 +239,9 @@ class Search {
       const size_t end = std::min(begin + kBlock, tokens.size());
       // Later tokens of equal scores are not better.
       if (best->size() == wanted &&
-          !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > best->front().score))
+          !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > best->front().score)) {
         continue;
+      }
       for (size_t token = begin; token < end; ++token) {
         const Candidate c{score + tokens[token], beam, static_cast<int32_t>(token)};
         if (tokens[token] == kNever || (best->size() == wanted && !IsBetter(c, best->front()))) continue;

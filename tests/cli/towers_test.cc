@@ -210,6 +210,8 @@ TEST_P(Towers, KeepTheirTokenizerWhenWritten) {
   WriteFile(half + "/merges.txt", "#");
   ASSERT_EQ(Qkv("convert --force -m " + Model() + " -o " + half).exit_code, 0);
   EXPECT_FALSE(FileExists(half + "/merges.txt"));
+  // Not over itself, which stays as it is.
+  EXPECT_EQ(Qkv("convert --force -m " + half + " -o " + half).exit_code, 1);
   EXPECT_EQ(Qkv("classify -m " + half + " --prompts 'a cat,a dog'" + Photos()).exit_code, 0);
 }
 
