@@ -77,11 +77,14 @@ std::string JsonErrorReason(const Json::exception& error) {
   return what.size() <= kShown ? std::string(what) : std::string(what.substr(0, kShown)) + "…";
 }
 
-std::string Quoted(std::string_view name) {
-  constexpr size_t kShown = 120;
-  const bool clipped = name.size() > kShown;
-  return Json(name.substr(0, kShown)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) +
-         (clipped ? "…" : "");
-}
-
 }  // namespace qkv::io
+
+fmt::format_context::iterator fmt::formatter<qkv::io::Quoted>::format(const qkv::io::Quoted& quoted,
+                                                                      fmt::format_context& context) const {
+  constexpr size_t kShown = 120;
+  const std::string_view name = quoted.name;
+  const std::string shown = qkv::io::Json(name.substr(0, kShown))
+                                .dump(-1, ' ', /*ensure_ascii=*/true, qkv::io::Json::error_handler_t::replace) +
+                            (name.size() > kShown ? "…" : "");
+  return fmt::formatter<std::string_view>::format(shown, context);
+}

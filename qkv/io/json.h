@@ -2,6 +2,8 @@
 // (io/safetensors.cc), because duplicate keys there are an attack.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,7 +33,17 @@ void CheckJsonLimits(std::string_view text, const JsonLimits& limits, std::strin
 /// nlohmann's message without its code, clipped: it repeats the offending token, which may be long.
 std::string JsonErrorReason(const Json::exception& error);
 
-/// A name from a file, for messages: quoted, control characters escaped, clipped if very long.
-std::string Quoted(std::string_view name);
+/// A name from a file, for messages: quoted, control characters escaped, clipped if very long. It is made when it is
+/// formatted, so that a check that holds costs nothing; `name` must live until then.
+struct Quoted {
+  explicit Quoted(std::string_view text) : name(text) {}
+
+  std::string_view name;
+};
 
 }  // namespace qkv::io
+
+template <>
+struct fmt::formatter<qkv::io::Quoted> : fmt::formatter<std::string_view> {
+  fmt::format_context::iterator format(const qkv::io::Quoted& quoted, fmt::format_context& context) const;
+};

@@ -70,9 +70,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool key(std::string& key) override {
     key_ = std::move(key);
     if (place_ == Place::kEntry) {
-      Require(fields_.insert(key_).second, "{}: {} appears twice", Where(), Quoted(key_));
-      Require(key_ == "dtype" || key_ == "shape" || key_ == "data_offsets", "{}: unknown field {}", Where(),
-              Quoted(key_));
+      Require(fields_.insert(key_).second, "{}: tensor {}: {} appears twice", where_, tensor(), Quoted(key_));
+      Require(key_ == "dtype" || key_ == "shape" || key_ == "data_offsets", "{}: tensor {}: unknown field {}", where_,
+              tensor(), Quoted(key_));
     }
     return true;
   }
@@ -80,7 +80,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool end_object() override {
     if (place_ == Place::kEntry) {
       for (const char* field : {"dtype", "shape", "data_offsets"}) {
-        Require(fields_.contains(field), "{}: it has no {}", Where(), field);
+        Require(fields_.contains(field), "{}: tensor {}: it has no {}", where_, tensor(), field);
       }
     }
     place_ = place_ == Place::kTable ? Place::kEnd : Place::kTable;
@@ -97,7 +97,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t number) override {
     if (place_ != Place::kNumbers) Unexpected("a number");
     const size_t most = key_ == "shape" ? Shape::kMaxRank : 2;
-    Require(numbers_.size() < most, "{}: {} has more than {} numbers", Where(), key_, most);
+    Require(numbers_.size() < most, "{}: tensor {}: {} has more than {} numbers", where_, tensor(), key_, most);
     numbers_.push_back(number);
     return true;
   }
@@ -108,7 +108,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       entry.shape = ReadShape();
     } else {
       Require(numbers_.size() == 2 && numbers_[0] <= numbers_[1],
-              "{}: data_offsets must be two numbers in ascending order", Where());
+              "{}: tensor {}: data_offsets must be two numbers in ascending order", where_, tensor());
       entry.begin = numbers_[0];
       entry.end = numbers_[1];
     }
@@ -125,7 +125,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     }
     if (place_ != Place::kEntry || key_ != "dtype") Unexpected("a string");
     const std::optional<DType> dtype = ParseDType(value);
-    Require(dtype.has_value(), "{}: unknown dtype {}", Where(), Quoted(value));
+    Require(dtype.has_value(), "{}: tensor {}: unknown dtype {}", where_, tensor(), Quoted(value));
     entries.back().dtype = *dtype;
     return true;
   }
@@ -142,11 +142,12 @@ class HeaderReader : public nlohmann::json_sax<Json> {
  private:
   enum class Place { kStart, kTable, kMetadata, kEntry, kNumbers, kEnd };
 
-  std::string Where() const { return fmt::format("{}: tensor {}", where_, Quoted(entries.back().name)); }
+  Quoted tensor() const { return Quoted(entries.back().name); }
 
   [[noreturn]] void Unexpected(std::string_view what) const {
     const bool in_entry = place_ == Place::kEntry || place_ == Place::kNumbers;
-    Fail("{}: {} stands where the format has none{}", in_entry ? Where() : std::string(where_), what,
+    Fail("{}: {} stands where the format has none{}",
+         in_entry ? fmt::format("{}: tensor {}", where_, tensor()) : std::string(where_), what,
          key_.empty() ? "" : fmt::format(" (at {})", Quoted(key_)));
   }
 
@@ -154,13 +155,13 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     std::array<int64_t, Shape::kMaxRank> extents{};
     for (size_t axis = 0; axis < numbers_.size(); ++axis) {
       Require(numbers_[axis] <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
-              "{}: extent {} is too large", Where(), numbers_[axis]);
+              "{}: tensor {}: extent {} is too large", where_, tensor(), numbers_[axis]);
       extents[axis] = static_cast<int64_t>(numbers_[axis]);
     }
     try {
       return Shape(std::span<const int64_t>(extents.data(), numbers_.size()));
     } catch (const Error& error) {
-      Fail("{}: {}", Where(), EscapedText{error.what()});
+      Fail("{}: tensor {}: {}", where_, tensor(), EscapedText{error.what()});
     }
   }
 

@@ -48,10 +48,10 @@ TEST(ReadJson, NamesTheFile) {
 }
 
 TEST(Quoted, ShowsNoControlCharacters) {
-  EXPECT_EQ(Quoted("blocks.0"), "\"blocks.0\"");
-  EXPECT_EQ(Quoted("a\"b\n\x1b[1m"), "\"a\\\"b\\n\\u001b[1m\"");
-  EXPECT_EQ(Quoted("\xFF"), "\"\\ufffd\"");
-  EXPECT_LT(Quoted(std::string(100000, 'a')).size(), 140u);
+  EXPECT_EQ(fmt::format("{}", Quoted("blocks.0")), "\"blocks.0\"");
+  EXPECT_EQ(fmt::format("{}", Quoted("a\"b\n\x1b[1m")), "\"a\\\"b\\n\\u001b[1m\"");
+  EXPECT_EQ(fmt::format("{}", Quoted("\xFF")), "\"\\ufffd\"");
+  EXPECT_LT(fmt::format("{}", Quoted(std::string(100000, 'a'))).size(), 140u);
 }
 
 }  // namespace

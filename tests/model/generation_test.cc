@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Told by a file: every process of a test asks for this list, and headers take their time to read.
 std::vector<std::string> Writers() {
   std::vector<std::string> names = TextGoldenNames();
-  std::erase_if(names, [](const std::string& name) {
-    return io::SafeTensors::Open(TextGoldenFolder(name) / "expected.safetensors").Find("generated.greedy") == nullptr;
-  });
+  std::erase_if(names,
+                [](const std::string& name) { return !fs::exists(TextGoldenFolder(name) / "generation_config.json"); });
   return names;
 }
 

@@ -24,8 +24,11 @@ inline std::vector<std::string> GoldensIn(const std::filesystem::path& folder) {
   return names;
 }
 
-/// All models of images.
-inline std::vector<std::string> GoldenNames() { return GoldensIn(GoldenFolder("")); }
+/// All models of images. Looked for once: several suites of a process ask.
+inline const std::vector<std::string>& GoldenNames() {
+  static const std::vector<std::string> names = GoldensIn(GoldenFolder(""));
+  return names;
+}
 
 inline std::filesystem::path TextGoldenFolder(const std::string& name) { return GoldenFolder("text") / name; }
 
