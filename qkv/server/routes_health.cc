@@ -1,4 +1,4 @@
-// Whether the server lives, and what it counts.
+// /health and /metrics: that the server answers, and what it counts.
 #include "qkv/server/routes.h"
 
 namespace qkv::server {
