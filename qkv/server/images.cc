@@ -18,7 +18,7 @@ std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const mo
                                     const std::vector<Upload>& images) {
   std::vector<Tensor<float>> pixels;
   for (const Upload& image : images) {
-    if (call.cancelled()) throw Cancelled();
+    if (!pixels.empty() && call.cancelled()) throw Cancelled();
     const image::Image decoded = context.Decode(call, image.data(), image.name());
     try {
       pixels.push_back(context.Pixels(call, model, decoded));

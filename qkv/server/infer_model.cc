@@ -187,8 +187,7 @@ class Inference {
     }
     const InferTensor& given = *Find("pixels");
     if (!std::all_of(given.floats.begin(), given.floats.end(), [](float x) { return std::abs(x) <= kMaxPixel; })) {
-      BadRequest(
-          fmt::format("input pixels: expected numbers from {0} to {1}, got NaN or larger ones", -kMaxPixel, kMaxPixel));
+      BadRequest(fmt::format("input pixels: expected finite numbers from {} to {}", -kMaxPixel, kMaxPixel));
     }
     const Shape one = {1, given.shape[1], given.shape[2], given.shape[3]};
     const model::Model& encoder = *model_->image();

@@ -130,7 +130,7 @@ TEST(RequestInput, TakesOneOfSomeTexts) {
 
 TEST(RequestInput, LimitsValuesAndNotTexts) {
   std::string many = R"({"a": [[])";
-  for (size_t i = 0; i < kMaxValues; ++i) many += ",[]";
+  for (size_t i = 0; i <= kMaxValues; ++i) many += ",[]";
   EXPECT_NE(ErrorMessage([&] { Json(many + "]}"); }).find("more than 65536 values"), std::string::npos);
   EXPECT_THROW(Json("{\"a\":" + std::string(64, '[') + std::string(64, ']') + "}"), HttpError);
   const std::string image(size_t{24} << 20, 'A');

@@ -258,7 +258,7 @@ TEST(Server, SaysWhichFieldIsWrong) {
   };
   EXPECT_EQ(says({{"layers", 9}}, "\"layers: expected", "/v1/attention"), "");
   EXPECT_EQ(says({{"tops", 3}}, "tops: there is no such field", "/v1/classify"), "");
-  EXPECT_EQ(says({{"top", 1}}, "try: /v1/classify", "/v1/detect"), "");
+  EXPECT_EQ(says(io::Json::object(), "try: /v1/classify", "/v1/detect"), "");
   EXPECT_EQ(running.Call(PostJson("/v1/classify?top=1&top=2", {{"image", image}})).status, 400);
 }
 
