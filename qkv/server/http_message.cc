@@ -98,6 +98,8 @@ void ParseTarget(std::string_view target, HttpRequest* request) {
   const boost::urls::url_view url = ReadTarget(target, request);
   request->path = url.path();
   if (request->path.empty()) request->path = "/";
+  // Boost takes "http://a::80/b" for one whose path is ":80/b".
+  if (!request->path.starts_with('/')) BadRequest("the request's target has no path");
   for (const auto& parameter : url.params()) {
     if (!request->query.emplace(parameter.key, parameter.value).second) {
       BadRequest(parameter.key, "it once in the query");

@@ -11,13 +11,13 @@
 #include <cctype>
 #include <chrono>
 #include <ctime>
-#include <mutex>
 #include <new>
 #include <thread>
 
 #include "qkv/core/parallel.h"
 #include "qkv/server/context.h"
 #include "qkv/server/http_server.h"
+#include "qkv/server/log_writer.h"
 #include "qkv/server/routes.h"
 
 namespace qkv::server {
@@ -88,8 +88,7 @@ struct Server::State {
   void Write(std::string_view level, std::string_view event, io::Json fields) {
     io::Json line = {{"time", Now()}, {"level", level}, {"event", event}};
     line.update(fields);
-    const std::lock_guard lock(log_mutex);
-    if (log) log(line);
+    log.Write(std::move(line));
   }
 
   // Which pages may call: those of this server, and of the origins that its owner named.
@@ -248,10 +247,9 @@ struct Server::State {
     }
   }
 
-  const Log log;
+  LogWriter log;  // the others write to it
   const std::function<ServerConfig()> reload;
   std::function<void()> give_up;
-  std::mutex log_mutex;
   Context context;
   Router router;
   HttpServer http;
@@ -294,8 +292,9 @@ void Server::Run(std::function<void()> give_up) {
   if (!loaded && state_->give_up) state_->give_up();
   loading.join();
   state_->workers.join();
+  if (!failure) state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
+  state_->log.Flush();
   if (failure) std::rethrow_exception(failure);
-  state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
 }
 
 void Server::Stop() { state_->http.Stop(); }

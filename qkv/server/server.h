@@ -11,7 +11,7 @@
 
 namespace qkv::server {
 
-/// Receives a line for the log: {"time", "level", "event", …}. Called from any thread, one call at a time.
+/// Receives a line for the log: {"time", "level", "event", …}. Called on a thread of its own, one call at a time.
 using Log = std::function<void(const io::Json&)>;
 
 class Server {

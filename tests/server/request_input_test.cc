@@ -155,8 +155,8 @@ TEST(Target, IsDecoded) {
   EXPECT_EQ(request.path, "/a/b/c");
   EXPECT_EQ(request.query["x"], "A");
   EXPECT_EQ(request.query["y"], "");
-  for (const std::string wrong : {"", "a", "*", "ftp://a/b", "http://u@a/b", "http:/b", "a:80", "/x?a=1&a=2", "/%",
-                                  "/%zz", "/a b", "/%00", "/a#b"}) {
+  for (const std::string wrong : {"", "a", "*", "ftp://a/b", "http://u@a/b", "http:/b", "a:80", "http://a::80/b",
+                                  "/x?a=1&a=2", "/%", "/%zz", "/a b", "/%00", "/a#b"}) {
     HttpRequest other;
     EXPECT_THROW(ParseTarget(wrong, &other), HttpError) << wrong;
   }
