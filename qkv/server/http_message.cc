@@ -12,17 +12,19 @@
 namespace qkv::server {
 namespace {
 
-// The path and query of a target.
-boost::urls::url_view ReadTarget(std::string_view target, HttpRequest* request) {
-  if (target.starts_with('/')) {
-    const auto path = boost::urls::parse_origin_form(target);
-    if (path) return *path;
-  } else if (const auto address = boost::urls::parse_absolute_uri(target)) {
-    const bool web = address->scheme() == "http" || address->scheme() == "https";
-    if (web && !address->encoded_host().empty() && !address->has_userinfo()) {
-      request->headers["host"] = std::string(address->encoded_host_and_port());
-      return *address;
-    }
+// Takes the host off a target that is a whole address, and leaves its path.
+std::string TakeHost(std::string_view target, HttpRequest* request) {
+  const auto is_of_host = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("-._:[]").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::string_view host = target.substr(0, target.find_first_of("/?"));
+    if (host.empty() || !std::all_of(host.begin(), host.end(), is_of_host)) break;
+    request->headers["host"] = std::string(host);
+    const std::string path(target.substr(host.size()));
+    return path.starts_with('/') ? path : "/" + path;
   }
   BadRequest("the request's target is neither a path nor an address");
 }
@@ -95,11 +97,11 @@ HttpError AsHttpError(const Error& error) {
 }
 
 void ParseTarget(std::string_view target, HttpRequest* request) {
-  const boost::urls::url_view url = ReadTarget(target, request);
+  const std::string origin = target.starts_with('/') ? std::string(target) : TakeHost(target, request);
+  const auto parsed = boost::urls::parse_origin_form(origin);
+  if (!parsed) BadRequest("the request's target is not a path");
+  const boost::urls::url_view url = *parsed;
   request->path = url.path();
-  if (request->path.empty()) request->path = "/";
-  // Boost takes "http://a::80/b" for one whose path is ":80/b".
-  if (!request->path.starts_with('/')) BadRequest("the request's target has no path");
   for (const auto& parameter : url.params()) {
     if (!request->query.emplace(parameter.key, parameter.value).second) {
       BadRequest(parameter.key, "it once in the query");
