@@ -3,13 +3,11 @@
 
 #include <cstdlib>
 #include <memory>
-#include <optional>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/served_models.h"
 #include "qkv/app/shipped.h"
-#include "qkv/core/file.h"
 #include "qkv/server/server.h"
 
 namespace qkv::cli {

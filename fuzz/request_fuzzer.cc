@@ -68,6 +68,15 @@ void ReadInput(const RequestInput& input) {
   }
 }
 
+void ReadFields(std::string_view text, std::string type) {
+  const HttpRequest request = Message(text, std::move(type));
+  const RequestInput input(request, {"image", "prompts", "rollout", "threshold", "top"});
+  size_t bytes = 0;
+  for (const Upload& image : input.images()) bytes += image.bytes().size();
+  Check(bytes <= text.size());
+  ReadInput(input);
+}
+
 void ReadInference(std::string_view text) {
   // The length of the JSON is the first two bytes; 65535: no header of it.
   if (text.size() < 2) return;
@@ -89,9 +98,9 @@ void Read(uint8_t kind, std::string_view text) {
     case 1:
       return ReadForm(text);
     case 2:
-      return ReadInput(RequestInput(Message(text, "application/json")));
+      return ReadFields(text, "application/json");
     case 3:
-      return ReadInput(RequestInput(Message(text, "multipart/form-data; boundary=b")));
+      return ReadFields(text, "multipart/form-data; boundary=b");
     case 4:
       return ReadInference(text);
     case 5:
@@ -102,7 +111,7 @@ void Read(uint8_t kind, std::string_view text) {
         Check(bytes->size() <= text.size());
         Check(qkv::report::FromBase64(qkv::report::Base64(std::as_bytes(std::span(*bytes)))) == bytes);
       }
-      ImageBytes(text, "image");
+      ReadBase64(text, "image");
   }
 }
 

@@ -120,6 +120,7 @@ case $1 in
   request)
     # The kind, and what is read.
     printf '\000/v2/models/a%%2Fb/infer?x=%%41&y&z=' > "$2/target"
+    printf '\000http://a:80/b?x=1' > "$2/address"
     printf '\001multipart/form-data; boundary="b"\n--b\r\nContent-Disposition: form-data; name="entries"\r\n\r\n{"clip":' \
       > "$2/form"
     printf '{"visual":{"modelName":"m"}}}\r\n--b\r\nContent-Disposition: form-data; name=image; filename="a"\r\n\r\nx\r\n--b--' \

@@ -90,8 +90,9 @@ PhotoObjects Detector::Detect(image::Image photo, const std::string& path) {
   model_.Forward(pixels, workspace_, {.detection_logits = logits_, .boxes = boxes_});
   for (const Tensor<float>* output : {&logits_, &boxes_}) {
     if (model::FirstNotFinite(*output) < 0) continue;
-    Fail("{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}", path,
-         model::WhereNotFinite(model_.vit(), pixels.view()));
+    throw model::AnswerError(
+        FormatShown("{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}", path,
+                    model::WhereNotFinite(model_.vit(), pixels.view())));
   }
   std::vector<DetectedObject> objects =
       FindObjects(logits_.view()[0], boxes_.view()[0], photo.height(), photo.width(), threshold_, model_.labels());

@@ -118,8 +118,9 @@ void Segmenter::Run(View<const float> pixels, int64_t i, const std::string& path
   model_.Forward(pixels, workspace_, {.mask_classes = classes, .masks = masks});
   for (const View<const float>& output : {View<const float>(classes), View<const float>(masks)}) {
     if (model::FirstNotFinite(output) < 0) continue;
-    Fail("{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}", path,
-         model::WhereNotFinite(model_.vit(), pixels));
+    throw model::AnswerError(
+        FormatShown("{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}", path,
+                    model::WhereNotFinite(model_.vit(), pixels)));
   }
 }
 

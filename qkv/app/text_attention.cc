@@ -158,9 +158,11 @@ TextAttention TextAttender::Compute(const std::string& text) const {
   MapPlan plan = plan_;
   if (request_.format == MapFormat::kHtml) FitPage(plan, T, N);
   attention.weights = Weights(plan, ids, T, N);
-  Require(model::AllFinite(attention.weights.data(), attention.weights.size()),
-          "attend: attention weights hold NaN or infinity: the model's weights are broken, or too large for the "
-          "precision");
+  if (!model::AllFinite(attention.weights.data(), attention.weights.size())) {
+    throw model::AnswerError(
+        "attend: attention weights hold NaN or infinity: the model's weights are broken, or too large for the "
+        "precision");
+  }
   attention.layers = std::move(plan.rows), attention.heads = std::move(plan.columns);
   return attention;
 }

@@ -46,10 +46,10 @@ std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels) {
 
 void RequireFinite(const Vit<float>& vit, View<const float> pixels, View<const float> values, std::string_view name) {
   if (AllFinite(values.data(), values.size())) return;
-  Fail(
+  throw AnswerError(FormatShown(
       "{}: the model's answer holds NaN or infinity, expected finite numbers; they begin in {}: weights or inputs "
       "there are too large for the precision, or broken (see qkv run --hidden all)",
-      name, WhereNotFinite(vit, pixels));
+      name, WhereNotFinite(vit, pixels)));
 }
 
 }  // namespace qkv::model

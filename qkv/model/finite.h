@@ -4,10 +4,18 @@
 #include <cstdint>
 #include <string>
 
+#include "qkv/core/error.h"
 #include "qkv/core/tensor.h"
 #include "qkv/model/vit.h"
 
 namespace qkv::model {
+
+/// A model's answer that is no use: it holds NaN or infinity. Its weights or their precision are at fault, not what it
+/// was asked.
+class AnswerError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// True if all n values are finite.
 bool AllFinite(const float* x, int64_t n);
@@ -19,8 +27,8 @@ int64_t FirstNotFinite(View<const float> values);
 /// the part before or after the blocks. Runs one pass per block.
 std::string WhereNotFinite(const Vit<float>& vit, View<const float> pixels);
 
-/// Throws Error that names the input (`name`) and the place if `values`, the output for `pixels` (both of one image,
-/// [1, …]), contain NaN or infinity.
+/// Throws AnswerError that names the input (`name`) and the place if `values`, the output for `pixels` (both of one
+/// image, [1, …]), contain NaN or infinity.
 void RequireFinite(const Vit<float>& vit, View<const float> pixels, View<const float> values, std::string_view name);
 
 }  // namespace qkv::model

@@ -76,8 +76,9 @@ class Rules {
 };
 
 void RequireFinite(View<const float> logits) {
-  Require(AllFinite(logits.data(), logits.size()),
-          "generate: a decoder's logits hold NaN or infinity: its weights are broken, or too large for the precision");
+  if (AllFinite(logits.data(), logits.size())) return;
+  throw AnswerError(
+      "generate: a decoder's logits hold NaN or infinity: its weights are broken, or too large for the precision");
 }
 
 // A copy of a row that rules may change.

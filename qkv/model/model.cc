@@ -124,7 +124,7 @@ std::vector<std::vector<Prediction>> Model::Classify(const ImageSource& images, 
 
 std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) const {
   // NaN cannot be sorted.
-  Require(AllFinite(logits.data(), std::ssize(logits)), "classify: the logits hold NaN or infinity");
+  if (!AllFinite(logits.data(), std::ssize(logits))) throw AnswerError("classify: the logits hold NaN or infinity");
   std::vector<float> scores(logits.begin(), logits.end());
   simd::Softmax(scores.data(), static_cast<int64_t>(scores.size()));
   std::vector<int64_t> order(scores.size());

@@ -153,7 +153,8 @@ Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids) const 
       const size_t text = order[batch.begin + static_cast<size_t>(b)];
       float* const vector = out.view().row(static_cast<int64_t>(text));
       PoolSentence(s.tokens.view()[b].slice(0, 0, std::ssize(ids[text])), description_.sentence.pool, vector);
-      Require(AllFinite(vector, D), "text model: the vector of text {} is not finite", text);
+      if (!AllFinite(vector, D))
+        throw AnswerError(fmt::format("text model: the vector of text {} is not finite", text));
     }
   });
   if (description_.sentence.normalise) {

@@ -26,7 +26,8 @@ float ReadScalar(const std::vector<BoundTensor>& tensors, std::string_view name)
 // As NormaliseRows. Throws Error that names the row, counted from `first`, if it has no direction.
 void RequireDirections(View<float> x, std::string_view what, int64_t first) {
   const int64_t without = NormaliseRows(x);
-  Require(without < 0, "{} {}: its embedding is zero, or holds NaN or infinity", what, first + without);
+  if (without < 0) return;
+  throw AnswerError(FormatShown("{} {}: its embedding is zero, or holds NaN or infinity", what, first + without));
 }
 
 }  // namespace

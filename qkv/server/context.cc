@@ -72,28 +72,19 @@ void Context::Compute(const TaskLabels& labels, const Call& call, const std::fun
 }
 
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {
-  if (bytes.empty())
-    throw HttpError(400, "invalid_request_error", FormatShown("{}: expected an image, got nothing", where));
+  if (bytes.empty()) BadRequest(where, "an image, got nothing");
   const Core core(cores_);
   const Clock::time_point start = Clock::now();
   image::DecodeOptions options;
   options.max_pixels = config_.most_pixels;
-  options.admit = [&](int64_t pixels) { call.memory->Take(BytesOf(pixels)); };
-  image::Image image = [&] {
-    try {
-      return image::Decode(bytes, options, where);
-    } catch (const HttpError&) {
-      throw;
-    } catch (const Error& error) {
-      throw HttpError(400, "invalid_request_error", error.what());
-    }
-  }();
+  options.admit = [&](int64_t pixels) { call.memory->Reserve(BytesOf(pixels)); };
+  image::Image image = AsBadRequest([&] { return image::Decode(bytes, options, where); });
   metrics_.CountDecoding(std::chrono::duration<double>(Clock::now() - start).count());
   return image;
 }
 
 Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const image::Image& image) {
-  call.memory->Take(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
+  call.memory->Reserve(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
   const Core core(cores_);
   return model.Pixels(image);
 }

@@ -147,13 +147,11 @@ void Engine::Finish(const std::vector<Entry*>& batch) {
 }
 
 void Engine::GiveWay() {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    const std::vector<Entry*> batch = Next(lock, /*wait=*/false);
-    if (batch.empty()) return;
-    lock.unlock();
-    Finish(batch);
-  }
+  std::unique_lock lock(mutex_);
+  const std::vector<Entry*> batch = Next(lock, /*wait=*/false);
+  if (batch.empty()) return;
+  lock.unlock();
+  Finish(batch);
 }
 
 void Engine::Work() {

@@ -44,7 +44,7 @@ struct EngineOptions {
   std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
 };
 
-/// What became of a batch, for counters.
+/// How a batch was computed, for counters.
 struct BatchReport {
   TaskLabels labels;
   int64_t tasks = 0, size = 0;  // size: images or texts
@@ -65,7 +65,7 @@ class Engine {
   /// The same for a function, alone. A long one calls GiveWay between its steps.
   void Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short,
                const std::function<bool()>& cancelled);
-  /// By a long task: computes what short ones wait.
+  /// Called by a long task: computes one batch of the short ones that wait, so that neither waits for long.
   void GiveWay();
 
   /// Tasks that wait.
@@ -100,7 +100,7 @@ class Engine {
   std::thread thread_;
 };
 
-/// Nobody waits for the result any more.
+/// The result is not needed any more.
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override { return "cancelled"; }

@@ -23,6 +23,11 @@ void EventStream::Fail(int status, std::string_view type, std::string_view messa
   call_.exchange->EndStream();
 }
 
+void EventStream::Fail(const Error& error) {
+  const HttpError failure = AsHttpError(error);
+  Fail(failure.status(), failure.type(), failure.what());
+}
+
 void EventStream::End() {
   Write("[DONE]");
   call_.exchange->EndStream();

@@ -13,7 +13,7 @@ class Exchange {
   virtual ~Exchange() = default;
 
   const HttpRequest& request() const { return request_; }
-  /// True when nobody waits for the answer any more: the client has gone, or the server gives up at its end.
+  /// True when the answer is not needed any more: the client has gone, or the server gives up at its end.
   virtual bool cancelled() const = 0;
   /// Sends the whole answer. Once, and neither before nor after BeginStream.
   virtual void Respond(HttpResponse response) = 0;

@@ -7,11 +7,20 @@
 namespace qkv::server {
 namespace {
 
-constexpr size_t kMostStops = 16, kLongestStop = 1000;
+constexpr size_t kMaxStops = 16, kMaxStop = 1000;
 // A search holds the keys and values of all its beams.
-constexpr int64_t kMostBeams = 64;
+constexpr int64_t kMaxBeams = 64;
 // What JSON's numbers hold in every language.
-constexpr int64_t kGreatestSeed = (int64_t{1} << 53) - 1;
+constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
+
+// False for one whose files are gone.
+bool IsOfTexts(const ModelStatus& status) {
+  try {
+    return app::IsLanguageModel(status.entry.path);
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -19,15 +28,14 @@ std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestIn
   std::string id = input.Text("model");
   if (id.empty()) {
     for (const ModelStatus& status : context.models().List()) {
-      if (!app::IsLanguageModel(status.entry.path)) continue;
+      if (!IsOfTexts(status)) continue;
       if (id.empty() || status.entry.id == usual) id = status.entry.id;
     }
-    if (id.empty()) throw HttpError(400, "invalid_request_error", "this server has no model of texts");
+    if (id.empty()) BadRequest("this server has no model of texts");
   }
   auto model = context.models().Get(id);
   if (model->language() == nullptr) {
-    throw HttpError(400, "invalid_request_error",
-                    FormatShown("model {} reads images, expected one of texts", model->id()));
+    BadRequest(FormatShown("model {} reads images, expected one of texts", model->id()));
   }
   return model;
 }
@@ -35,7 +43,7 @@ std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestIn
 model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings s) {
   s.max_tokens = input.Integer("max_tokens", s.max_tokens, 1, 1'000'000);
   s.min_tokens = input.Integer("min_tokens", s.min_tokens, 0, 1'000'000);
-  s.beams = input.Integer("beams", s.beams, 1, kMostBeams);
+  s.beams = input.Integer("beams", s.beams, 1, kMaxBeams);
   s.length_penalty = input.Number("length_penalty", s.length_penalty, -10, 10);
   s.no_repeat_ngram = input.Integer("no_repeat_ngram", s.no_repeat_ngram, 0, 1'000'000);
   s.repetition_penalty = input.Number("repetition_penalty", s.repetition_penalty, 1e-3, 1e3);
@@ -43,7 +51,7 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
   s.sampling.top_k = input.Integer("top_k", s.sampling.top_k, 0, 1'000'000);
   s.sampling.top_p = input.Number("top_p", s.sampling.top_p, 1e-6, 1);
   s.sampling.min_p = input.Number("min_p", s.sampling.min_p, 0, 1);
-  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, kGreatestSeed));
+  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, kMaxSeed));
   // A search draws nothing, and drawing is no search: the one that was asked for counts.
   if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
   if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;
@@ -51,18 +59,24 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
   return s;
 }
 
+FieldNames WithDecoding(FieldNames names) {
+  names.insert(names.end(), {"max_tokens", "min_tokens", "beams", "length_penalty", "no_repeat_ngram",
+                             "repetition_penalty", "temperature", "top_k", "top_p", "min_p", "seed"});
+  return names;
+}
+
 std::vector<std::string> StopsOf(const RequestInput& input) {
   std::vector<std::string> stops = input.Texts("stop");
-  const bool fit = stops.size() <= kMostStops && std::all_of(stops.begin(), stops.end(), [](const std::string& stop) {
-                     return !stop.empty() && stop.size() <= kLongestStop;
+  const bool fit = stops.size() <= kMaxStops && std::all_of(stops.begin(), stops.end(), [](const std::string& stop) {
+                     return !stop.empty() && stop.size() <= kMaxStop;
                    });
   if (!fit) {
-    throw HttpError(400, "invalid_request_error", "stop: expected up to 16 texts of 1 to 1,000 bytes");
+    BadRequest("stop: expected up to 16 texts of 1 to 1,000 bytes");
   }
   return stops;
 }
 
-std::string StopScanner::Take(std::string_view piece) {
+std::string StopScanner::Add(std::string_view piece) {
   if (stopped_) return "";
   pending_ += piece;
   size_t first = std::string::npos, kept = 0;

@@ -13,13 +13,16 @@
 namespace qkv::server {
 
 /// The model that a request names, or else the first model of texts whose id is `usual`, or else the first of any id.
-/// Throws HttpError as Models::Get, and 400 if it is none of texts.
+/// Throws HttpError as Models::Get, and 400 if it is not one of texts.
 std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual);
 
 /// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
 /// max_tokens, min_tokens, beams, length_penalty, no_repeat_ngram, repetition_penalty, as the options of qkv generate.
 /// Throws HttpError 400 that names the field.
 model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings usual);
+
+/// These names and those of the fields that SettingsOf reads.
+FieldNames WithDecoding(FieldNames names);
 
 /// The field "stop": a text or a list. Throws HttpError 400 for more than 16, an empty one, and one of over 1,000
 /// bytes.
@@ -31,7 +34,7 @@ class StopScanner {
   explicit StopScanner(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
   /// Takes the next piece and returns what may be shown: what could be the beginning of a stop is kept back.
-  std::string Take(std::string_view piece);
+  std::string Add(std::string_view piece);
   /// True once a stop has come. It is not shown, nor is what follows.
   bool stopped() const { return stopped_; }
   /// What was kept back, at the text's end.

@@ -3,11 +3,66 @@
 #include <algorithm>
 #include <boost/url.hpp>
 #include <cctype>
+#include <utility>
 
 #include "qkv/app/json_line.h"
 #include "qkv/io/json.h"
+#include "qkv/model/finite.h"
 
 namespace qkv::server {
+namespace {
+
+// Takes the host off a target that is a whole address, and leaves its path.
+std::string TakeHost(std::string_view target, HttpRequest* request) {
+  const auto is_of_host = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("-._:[]").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::string_view host = target.substr(0, target.find_first_of("/?"));
+    if (host.empty() || !std::all_of(host.begin(), host.end(), is_of_host)) break;
+    request->headers["host"] = std::string(host);
+    const std::string path(target.substr(host.size()));
+    return path.starts_with('/') ? path : "/" + path;
+  }
+  BadRequest("the request's target is neither a path nor an address");
+}
+
+bool IsOfWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-'; }
+
+// A message of qkv/app in the words of requests.
+std::string InFields(std::string_view message) {
+  // Options whose fields are called otherwise, and commands that are routes.
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"--layer", "layers"},
+      {"--head", "heads"},
+      {"--template", "templates"},
+      {"--tokens", "max_tokens"},
+      {"--max-memory", "the server's --max-memory"},
+      {"qkv classify", "/v1/classify"},
+      {"qkv detect", "/v1/detect"},
+      {"qkv segment", "/v1/segment"}};
+  std::string text;
+  while (!message.empty()) {
+    const auto name = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& n) {
+      return message.starts_with(n.first) && (message.size() == n.first.size() || !IsOfWord(message[n.first.size()]));
+    });
+    const bool begins = text.empty() || !IsOfWord(text.back());
+    if (begins && name != std::end(kNames)) {
+      text += name->second;
+      message.remove_prefix(name->first.size());
+    } else if (begins && message.size() > 2 && message.starts_with("--") && IsOfWord(message[2]) && message[2] != '-') {
+      message.remove_prefix(2);
+    } else {
+      text += message.front();
+      message.remove_prefix(1);
+    }
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string_view HttpRequest::Header(std::string_view name) const {
   const auto found = headers.find(std::string(name));
@@ -29,15 +84,30 @@ HttpResponse ErrorResponse(int status, std::string_view type, std::string_view m
   return response;
 }
 
+void BadRequest(std::string_view name, std::string_view expected) {
+  BadRequest(FormatShown("{}: expected {}", name, expected));
+}
+
+void BadRequest(const std::string& message) { throw HttpError(400, "invalid_request_error", message); }
+
+HttpError AsHttpError(const Error& error) {
+  if (const auto* const known = dynamic_cast<const HttpError*>(&error)) return *known;
+  if (dynamic_cast<const model::AnswerError*>(&error) != nullptr) return {500, "model_error", error.what()};
+  return {400, "invalid_request_error", InFields(error.what())};
+}
+
 void ParseTarget(std::string_view target, HttpRequest* request) {
-  const auto parsed = boost::urls::parse_origin_form(target);
-  if (!parsed) throw HttpError(400, "invalid_request_error", "the request's target is not a path");
+  const std::string origin = target.starts_with('/') ? std::string(target) : TakeHost(target, request);
+  const auto parsed = boost::urls::parse_origin_form(origin);
+  if (!parsed) BadRequest("the request's target is not a path");
   const boost::urls::url_view url = *parsed;
   request->path = url.path();
-  for (const auto& parameter : url.params()) request->query[parameter.key] = parameter.value;
-  if (request->path.find('\0') != std::string::npos) {
-    throw HttpError(400, "invalid_request_error", "the request's path holds a zero byte");
+  for (const auto& parameter : url.params()) {
+    if (!request->query.emplace(parameter.key, parameter.value).second) {
+      BadRequest(parameter.key, "it once in the query");
+    }
   }
+  if (request->path.find('\0') != std::string::npos) BadRequest("the request's path holds a zero byte");
 }
 
 }  // namespace qkv::server

@@ -16,7 +16,7 @@ namespace qkv::server {
 struct HttpRequest {
   std::string method;                          // "GET", "POST", …
   std::string path;                            // decoded, without the query
-  std::map<std::string, std::string> query;    // decoded; of a name given twice the last
+  std::map<std::string, std::string> query;    // decoded
   std::map<std::string, std::string> headers;  // names in small letters; of a header given twice the first
   std::string body;                            // empty until it has been read
   std::string id;                              // given by the client (X-Request-Id) or made here; printable
@@ -35,7 +35,7 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;  // further ones
 };
 
-/// An answer that is no success, thrown by handlers.
+/// An answer with the status of an error, thrown by handlers.
 class HttpError : public Error {
  public:
   /// type: as OpenAI names it, "invalid_request_error", "not_found_error", ….
@@ -50,11 +50,32 @@ class HttpError : public Error {
   std::string type_;
 };
 
+/// Throws HttpError 400: "NAME: expected …" of a field or a header, or a message of its own.
+[[noreturn]] void BadRequest(std::string_view name, std::string_view expected);
+[[noreturn]] void BadRequest(const std::string& message);
+
+/// Calls f, which reads a part of a request: an Error of it becomes HttpError 400.
+template <typename F>
+auto AsBadRequest(F&& f) {
+  try {
+    return f();
+  } catch (const HttpError&) {
+    throw;
+  } catch (const Error& error) {
+    BadRequest(error.what());
+  }
+}
+
+/// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, else 400.
+/// Options of the command line, which messages of qkv/app name, become fields: "layers" for "--layer".
+HttpError AsHttpError(const Error& error);
+
 /// {"error": {"message", "type", "code": the status}}; of 429 and 503 with Retry-After. path: of the request; under /v2
 /// it is {"error": the message}, as that protocol has it.
 HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message, std::string_view path = {});
 
-/// Splits and decodes a request's target. Throws HttpError 400 if it is not well formed.
+/// Splits and decodes a request's target: a path, or a whole address, whose host then stands for the header's. Throws
+/// HttpError 400 if it is not well formed, or gives a field twice.
 void ParseTarget(std::string_view target, HttpRequest* request);
 
 /// What one client, or all together, may cost the transport.

@@ -37,7 +37,7 @@ void HttpServer::State::Open(tcp::socket socket) {
   session->Begin();
 }
 
-void HttpServer::State::Left(Session* session) {
+void HttpServer::State::Remove(Session* session) {
   sessions.erase(session);
   if (full) Accept();
   EndIfDone();
@@ -108,7 +108,11 @@ HttpServer::HttpServer(const std::string& address, uint16_t port, const Limits& 
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) state_->signals.add(number);
 }
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() {
+  // Late calls of handlers hold their session, which holds the context that would run them.
+  state_->context.restart();
+  state_->context.poll();
+}
 
 const std::string& HttpServer::address() const { return state_->address; }
 uint16_t HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }

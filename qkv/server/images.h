@@ -13,12 +13,14 @@ namespace qkv::server {
 /// The encoder of images. Throws HttpError 400 if the model takes none.
 const model::Model& RequireImageModel(const LoadedModel& model);
 
-/// The model's input of each image. Throws HttpError 400 that names the image.
+/// The model's input of each image. Throws HttpError 400 that names the image, and Cancelled if the call is cancelled
+/// between two of them.
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
                                     const std::vector<Upload>& images);
 
 /// The results of passes of a few images at a time, between which others may be computed and the call may be cancelled:
-/// logits [C], pooled [D] or tokens [N, D] of each. pixels: as PassTask. Throws Error if one is not finite.
+/// logits [C], pooled [D] or tokens [N, D] of each. pixels: as PassTask. Throws model::AnswerError if one is not
+/// finite.
 std::vector<Tensor<float>> ComputePasses(Context& context, const Call& call,
                                          const std::shared_ptr<const LoadedModel>& model, app::Wanted wanted,
                                          std::vector<Tensor<float>> pixels);

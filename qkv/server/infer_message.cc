@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "qkv/app/json_line.h"
-#include "qkv/server/request_input.h"
+#include "qkv/server/infer_json.h"
 
 namespace qkv::server {
 namespace {
@@ -20,20 +20,16 @@ static_assert(std::endian::native == std::endian::little, "tensors of the protoc
 constexpr size_t kMostTensors = 64;
 constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
 
-[[noreturn]] void Malformed(std::string_view what, std::string_view expected) {
-  throw HttpError(400, "invalid_request_error", FormatShown("{}: expected {}", what, expected));
-}
-
 std::vector<int64_t> ExtentsOf(const Shape& shape) { return {shape.extents().begin(), shape.extents().end()}; }
 
 std::string TextOf(const io::Json& json, const std::string& key, std::string_view what) {
-  if (!json.contains(key) || !json[key].is_string()) Malformed(what, fmt::format("a text \"{}\"", key));
+  if (!json.contains(key) || !json[key].is_string()) BadRequest(what, fmt::format("a text \"{}\"", key));
   return json[key].get<std::string>();
 }
 
 io::Json ParametersOf(const io::Json& json, std::string_view what) {
   if (!json.contains("parameters") || json["parameters"].is_null()) return io::Json::object();
-  if (!json["parameters"].is_object()) Malformed(what, "an object \"parameters\"");
+  if (!json["parameters"].is_object()) BadRequest(what, "an object \"parameters\"");
   const io::Json& parameters = json["parameters"];
   for (const auto& [name, ignored] : parameters.items()) {
     if (name.starts_with("shared_memory")) {
@@ -45,7 +41,7 @@ io::Json ParametersOf(const io::Json& json, std::string_view what) {
 
 bool FlagOf(const io::Json& parameters, const std::string& name, bool usual) {
   if (!parameters.contains(name)) return usual;
-  if (!parameters[name].is_boolean()) Malformed(name, "true or false");
+  if (!parameters[name].is_boolean()) BadRequest(name, "true or false");
   return parameters[name].get<bool>();
 }
 
@@ -59,66 +55,40 @@ std::optional<int64_t> CountOf(const io::Json& value) {
 
 Shape ShapeOf(const io::Json& json, const std::string& what) {
   if (!json.contains("shape") || !json["shape"].is_array() || json["shape"].size() > Shape::kMaxRank) {
-    Malformed(what, fmt::format("\"shape\", a list of up to {} numbers", Shape::kMaxRank));
+    BadRequest(what, fmt::format("\"shape\", a list of up to {} numbers", Shape::kMaxRank));
   }
   std::vector<int64_t> extents;
   for (const io::Json& extent : json["shape"]) {
     const std::optional<int64_t> count = CountOf(extent);
-    if (!count) Malformed(what + ".shape", "whole numbers from 0");
+    if (!count) BadRequest(what + ".shape", "whole numbers from 0");
     extents.push_back(*count);
   }
   try {
     return Shape(extents);
   } catch (const Error& error) {
-    throw HttpError(400, "invalid_request_error", FormatShown("{}.shape: {}", what, error.what()));
+    BadRequest(FormatShown("{}.shape: {}", what, error.what()));
   }
 }
 
-// Elements of "data", flat or nested as the shape.
-class DataReader {
- public:
-  DataReader(InferTensor* tensor, const std::string& what) : tensor_(*tensor), what_(what) {}
-
-  void Read(const io::Json& data) {
-    if (!data.is_array()) Malformed(what_ + ".data", "a list");
-    if (!data.empty() && data[0].is_array()) return AddNested(data, 0);
-    if (std::ssize(data) != tensor_.shape.size()) Miscounted();
-    for (const io::Json& item : data) AddElement(item);
+// Moves the elements of "data" to the tensor, as its datatype has them.
+void MoveElements(InferData& data, InferTensor* tensor, const std::string& what) {
+  if (!data.fault.empty()) BadRequest(what, "numbers or texts in one list or in equal lists, got " + data.fault);
+  if (!data.Fits(tensor->shape)) {
+    BadRequest(what, fmt::format("{} elements, in one list or in lists as the shape is", tensor->shape.size()));
   }
-
- private:
-  [[noreturn]] void Miscounted() const {
-    Malformed(what_ + ".data",
-              fmt::format("{} elements, in one list or in lists as the shape is", tensor_.shape.size()));
+  const bool whole = data.floats.empty() && data.texts.empty(), numbers = data.texts.empty();
+  if (tensor->datatype == "BYTES") {
+    if (std::ssize(data.texts) != data.size()) BadRequest(what, "texts");
+    tensor->texts = std::move(data.texts);
+  } else if (tensor->datatype == "FP32") {
+    if (!numbers) BadRequest(what, "numbers");
+    tensor->floats = std::move(data.floats);
+    if (whole) tensor->floats.assign(data.integers.begin(), data.integers.end());
+  } else {
+    if (!whole) BadRequest(what, "whole numbers of 64 bits");
+    tensor->numbers = std::move(data.integers);
   }
-  void AddNested(const io::Json& data, int axis) {
-    if (axis >= tensor_.shape.rank() || !data.is_array() || std::ssize(data) != tensor_.shape[axis]) Miscounted();
-    for (const io::Json& item : data) {
-      if (axis + 1 == tensor_.shape.rank()) {
-        AddElement(item);
-      } else {
-        AddNested(item, axis + 1);
-      }
-    }
-  }
-  void AddElement(const io::Json& item) {
-    if (tensor_.datatype == "BYTES") {
-      if (!item.is_string()) Malformed(what_ + ".data", "texts");
-      tensor_.texts.push_back(item.get<std::string>());
-    } else if (tensor_.datatype == "FP32") {
-      if (!item.is_number()) Malformed(what_ + ".data", "numbers");
-      tensor_.floats.push_back(item.get<float>());
-    } else {
-      const bool fits = item.is_number_integer() &&
-                        (!item.is_number_unsigned() || item.get<uint64_t>() <= std::numeric_limits<int64_t>::max());
-      if (!fits) Malformed(what_ + ".data", "whole numbers of 64 bits");
-      tensor_.numbers.push_back(item.get<int64_t>());
-    }
-  }
-
-  InferTensor& tensor_;
-  const std::string& what_;
-};
+}
 
 template <typename Stored, typename T>
 void CopyNumbers(std::string_view bytes, std::vector<T>* to) {
@@ -135,10 +105,10 @@ std::vector<std::string> SplitElements(std::string_view bytes, const std::string
   std::vector<std::string> elements;
   while (!bytes.empty()) {
     uint32_t length = 0;
-    if (bytes.size() < sizeof(length)) Malformed(what, "elements of BYTES behind their lengths of 4 bytes");
+    if (bytes.size() < sizeof(length)) BadRequest(what, "elements of BYTES behind their lengths of 4 bytes");
     std::memcpy(&length, bytes.data(), sizeof(length));
     bytes.remove_prefix(sizeof(length));
-    if (length > bytes.size()) Malformed(what, "elements of BYTES that end within the tensor");
+    if (length > bytes.size()) BadRequest(what, "elements of BYTES that end within the tensor");
     elements.emplace_back(bytes.substr(0, length));
     bytes.remove_prefix(length);
   }
@@ -150,36 +120,36 @@ void ReadBytes(std::string_view bytes, InferTensor* tensor, const std::string& w
   if (tensor->datatype == "BYTES") {
     tensor->texts = SplitElements(bytes, what);
     if (std::ssize(tensor->texts) != tensor->shape.size()) {
-      Malformed(what, fmt::format("{} elements, as the shape has", tensor->shape.size()));
+      BadRequest(what, fmt::format("{} elements, as the shape has", tensor->shape.size()));
     }
     return;
   }
   const int64_t each = tensor->datatype == "INT64" ? 8 : 4;
   if (tensor->shape.size() > std::ssize(bytes) || tensor->shape.size() * each != std::ssize(bytes)) {
-    Malformed(what + ".binary_data_size", fmt::format("{} bytes for each of {} elements", each, tensor->shape.size()));
+    BadRequest(what + ".binary_data_size", fmt::format("{} bytes for each of {} elements", each, tensor->shape.size()));
   }
   if (tensor->datatype == "FP32") CopyNumbers<float>(bytes, &tensor->floats);
   if (tensor->datatype == "INT32") CopyNumbers<int32_t>(bytes, &tensor->numbers);
   if (tensor->datatype == "INT64") CopyNumbers<int64_t>(bytes, &tensor->numbers);
 }
 
-InferTensor ParseInput(const io::Json& json, const std::string& what, std::string_view* rest) {
-  if (!json.is_object()) Malformed(what, "an object");
+InferTensor ParseInput(const io::Json& json, InferData* data, const std::string& what, std::string_view* rest) {
   InferTensor tensor{.name = TextOf(json, "name", what), .datatype = TextOf(json, "datatype", what)};
   if (tensor.datatype != "FP32" && tensor.datatype != "INT32" && tensor.datatype != "INT64" &&
       tensor.datatype != "BYTES") {
-    Malformed(what + ".datatype", "FP32, INT32, INT64 or BYTES");
+    BadRequest(what + ".datatype", "FP32, INT32, INT64 or BYTES");
   }
   tensor.shape = ShapeOf(json, what);
   const io::Json parameters = ParametersOf(json, what);
   if (!parameters.contains("binary_data_size")) {
-    if (!json.contains("data")) Malformed(what, "\"data\", or bytes and their binary_data_size");
-    DataReader(&tensor, what).Read(json["data"]);
+    if (!json.contains("data")) BadRequest(what, "\"data\", or bytes and their binary_data_size");
+    if (!json["data"].is_array()) BadRequest(what + ".data", "a list");
+    MoveElements(*data, &tensor, what + ".data");
     return tensor;
   }
   const std::optional<int64_t> size = CountOf(parameters["binary_data_size"]);
   if (!size || *size > std::ssize(*rest)) {
-    Malformed(what + ".binary_data_size", fmt::format("at most the {} bytes that are left", rest->size()));
+    BadRequest(what + ".binary_data_size", fmt::format("at most the {} bytes that are left", rest->size()));
   }
   ReadBytes(rest->substr(0, static_cast<size_t>(*size)), &tensor, what);
   rest->remove_prefix(static_cast<size_t>(*size));
@@ -187,12 +157,12 @@ InferTensor ParseInput(const io::Json& json, const std::string& what, std::strin
 }
 
 WantedOutput ParseOutput(const io::Json& json, bool binary, const std::string& what) {
-  if (!json.is_object()) Malformed(what, "an object");
+  if (!json.is_object()) BadRequest(what, "an object");
   const io::Json parameters = ParametersOf(json, what);
   WantedOutput output{.name = TextOf(json, "name", what), .binary = FlagOf(parameters, "binary_data", binary)};
   if (parameters.contains("classification")) {
     const std::optional<int64_t> classes = CountOf(parameters["classification"]);
-    if (!classes) Malformed(what + ".classification", "a number of classes");
+    if (!classes) BadRequest(what + ".classification", "a number of classes");
     output.classes = *classes;
   }
   return output;
@@ -205,7 +175,7 @@ std::pair<std::string_view, std::string_view> SplitBody(const HttpRequest& reque
   size_t length = 0;
   const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), length);
   if (error != std::errc() || end != given.data() + given.size() || length > body.size()) {
-    Malformed(kHeaderLength, fmt::format("a number up to the body's {} bytes", body.size()));
+    BadRequest(kHeaderLength, fmt::format("a number up to the body's {} bytes", body.size()));
   }
   return {body.substr(0, length), body.substr(length)};
 }
@@ -224,7 +194,7 @@ InferRequest ParseInferRequest(const HttpRequest& request) {
     parsed.binary = true;
     return parsed;
   }
-  const io::Json json = ParseObject(text);
+  auto [json, data] = ParseInferJson(text);
   if (json.contains("id")) parsed.id = TextOf(json, "id", "body");
   parsed.parameters = ParametersOf(json, "body");
   parsed.binary = FlagOf(parsed.parameters, "binary_data_output", false);
@@ -232,11 +202,14 @@ InferRequest ParseInferRequest(const HttpRequest& request) {
       json.contains("inputs") && json["inputs"].is_array() && !json["inputs"].empty() &&
       json["inputs"].size() <= kMostTensors &&
       (!json.contains("outputs") || (json["outputs"].is_array() && json["outputs"].size() <= kMostTensors));
-  if (!lists) Malformed("body", "a list \"inputs\", and perhaps one of \"outputs\", of up to 64 tensors");
+  if (!lists) BadRequest("body", "a list \"inputs\", and perhaps one of \"outputs\", of up to 64 tensors");
   for (size_t i = 0; i < json["inputs"].size(); ++i) {
-    parsed.inputs.push_back(ParseInput(json["inputs"][i], fmt::format("inputs[{}]", i), &rest));
+    const io::Json& input = json["inputs"][i];
+    const std::string what = fmt::format("inputs[{}]", i);
+    if (!input.is_object()) BadRequest(what, "an object");
+    parsed.inputs.push_back(ParseInput(input, &data[i], what, &rest));
   }
-  if (!rest.empty()) Malformed("body", fmt::format("no {} bytes behind the last tensor", rest.size()));
+  if (!rest.empty()) BadRequest("body", fmt::format("no {} bytes behind the last tensor", rest.size()));
   if (!json.contains("outputs")) return parsed;
   for (size_t i = 0; i < json["outputs"].size(); ++i) {
     parsed.outputs.push_back(ParseOutput(json["outputs"][i], parsed.binary, fmt::format("outputs[{}]", i)));

@@ -38,7 +38,8 @@ struct InferRequest {
   std::vector<InferTensor> inputs;
   std::vector<WantedOutput> outputs;  // empty: those that the model has for its inputs
   bool binary = false;                // how outputs come that are not asked for by name
-  std::optional<std::string> raw;     // the body is one element of BYTES (Inference-Header-Content-Length: 0)
+  // The body, if it is one element of BYTES (Inference-Header-Content-Length: 0).
+  std::optional<std::string_view> raw;
 };
 
 /// Throws HttpError 400 that says what is wrong; 415 for compressed bodies and shared memory, which this server does

@@ -16,7 +16,8 @@
 namespace qkv::server {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) { throw HttpError(400, "invalid_request_error", message); }
+// Of preprocessed pixels, which are around zero: beyond it a pass ends in infinity.
+constexpr float kMaxPixel = 1e6F;
 
 bool Writes(const LoadedModel& model) { return model.language() != nullptr && model.language()->model().has_decoder(); }
 
@@ -44,7 +45,7 @@ InferTensor Rows(const std::string& name, const std::vector<std::vector<float>>&
 // "score:index:label" of the greatest of each row.
 InferTensor Greatest(const InferTensor& tensor, int64_t classes, const std::vector<std::string>& labels) {
   if (tensor.datatype != "FP32" || tensor.shape.rank() != 2) {
-    Refuse(tensor.name + ": classification is of outputs with a number for each class");
+    BadRequest(tensor.name + ": classification is of outputs with a number for each class");
   }
   const int64_t B = tensor.shape[0], C = tensor.shape[1], count = std::min(classes, C);
   InferTensor best{.name = tensor.name, .datatype = "BYTES", .shape = {B, count}};
@@ -85,7 +86,7 @@ class Inference {
     std::vector<InferOutput> answer;
     for (const WantedOutput& wanted : wanted_) {
       const auto found = outputs_.find(wanted.name);
-      if (found == outputs_.end()) Refuse(FormatShown("output {}: its input is missing", wanted.name));
+      if (found == outputs_.end()) BadRequest(FormatShown("output {}: its input is missing", wanted.name));
       const InferTensor& tensor = found->second;
       if (wanted.classes > 0) {
         answer.push_back({Greatest(tensor, wanted.classes, Labels()), wanted.binary});
@@ -113,7 +114,7 @@ class Inference {
     const ModelTensors tensors = DescribeTensors(*model_);
     if (request_.raw) {
       const char* name = model_->image() != nullptr ? "image" : "text";
-      raw_ = {.name = name, .datatype = "BYTES", .shape = {1}, .texts = {*request_.raw}, .binary = true};
+      raw_ = {.name = name, .datatype = "BYTES", .shape = {1}, .texts = {std::string(*request_.raw)}, .binary = true};
       inputs_[name] = &raw_;
     }
     for (const InferTensor& input : request_.inputs) {
@@ -122,7 +123,7 @@ class Inference {
       if (spec == tensors.inputs.end()) {
         std::string known;
         for (const TensorSpec& s : tensors.inputs) known += (known.empty() ? "" : ", ") + s.name;
-        Refuse(FormatShown("model {} has no input {}, it has {}", model_->id(), input.name, known));
+        BadRequest(FormatShown("model {} has no input {}, it has {}", model_->id(), input.name, known));
       }
       const bool type = input.datatype == spec->datatype || (spec->datatype == "INT64" && input.datatype == "INT32");
       bool fits = type && input.shape.rank() == static_cast<int>(spec->shape.size()) && input.shape.size() > 0;
@@ -131,15 +132,15 @@ class Inference {
         fits = extent < 0 || extent == input.shape[axis];
       }
       if (!fits) {
-        Refuse(FormatShown("input {}: expected {} of shape [{}], -1 for any number from 1, got {} of {}", input.name,
-                           spec->datatype, fmt::join(spec->shape, ", "), input.datatype, input.shape));
+        BadRequest(FormatShown("input {}: expected {} of shape [{}], -1 for any number from 1, got {} of {}",
+                               input.name, spec->datatype, fmt::join(spec->shape, ", "), input.datatype, input.shape));
       }
-      if (!inputs_.emplace(input.name, &input).second) Refuse(FormatShown("input {} is there twice", input.name));
+      if (!inputs_.emplace(input.name, &input).second) BadRequest(FormatShown("input {} is there twice", input.name));
     }
     const int images = (Find("pixels") != nullptr) + (Find("image") != nullptr);
     const int texts = (Find("text") != nullptr) + (Find("input_ids") != nullptr);
     if (images > 1 || texts > 1 || images + texts == 0) {
-      Refuse("inputs: expected pixels or image, or text or input_ids, as the model has them");
+      BadRequest("inputs: expected pixels or image, or text or input_ids, as the model has them");
     }
   }
 
@@ -152,7 +153,7 @@ class Inference {
       if (!known) {
         std::string names;
         for (const TensorSpec& s : tensors.outputs) names += (names.empty() ? "" : ", ") + s.name;
-        Refuse(FormatShown("model {} has no output {}, it has {}", model_->id(), wanted.name, names));
+        BadRequest(FormatShown("model {} has no output {}, it has {}", model_->id(), wanted.name, names));
       }
     }
     if (!wanted_.empty()) return;
@@ -175,24 +176,25 @@ class Inference {
   // The model's input of each image.
   std::vector<Tensor<float>> Pixels() const {
     if (const InferTensor* images = Find("image")) {
-      if (images->texts.size() > kMostImages) Refuse(fmt::format("input image: expected up to {} images", kMostImages));
+      if (images->texts.size() > kMaxImages)
+        BadRequest(fmt::format("input image: expected up to {} images", kMaxImages));
       std::vector<Upload> uploads;
       for (size_t i = 0; i < images->texts.size(); ++i) {
         const std::string name = fmt::format("image[{}]", i), &bytes = images->texts[i];
-        uploads.push_back({name, images->binary ? bytes : ImageBytes(bytes, name)});
+        uploads.push_back(images->binary ? Upload(name, std::string_view(bytes)) : ReadBase64(bytes, name));
       }
       return PixelsOf(context_, call_, *model_->image(), uploads);
     }
     const InferTensor& given = *Find("pixels");
-    if (!std::all_of(given.floats.begin(), given.floats.end(), [](float x) { return std::isfinite(x); })) {
-      Refuse("input pixels: expected finite numbers, got NaN or infinity");
+    if (!std::all_of(given.floats.begin(), given.floats.end(), [](float x) { return std::abs(x) <= kMaxPixel; })) {
+      BadRequest(fmt::format("input pixels: expected finite numbers from {} to {}", -kMaxPixel, kMaxPixel));
     }
     const Shape one = {1, given.shape[1], given.shape[2], given.shape[3]};
     const model::Model& encoder = *model_->image();
     encoder.TokensFor(one[2], one[3]);
     model::RequireProportion(model::Cost(encoder.config(), one[2], one[3]), static_cast<double>(encoder.weight_bytes()),
                              fmt::format("input pixels: an image of {}x{}", one[2], one[3]), "send smaller ones");
-    call_.memory->Take(given.shape[0] * one.size() * static_cast<int64_t>(sizeof(float)));
+    call_.memory->Reserve(given.shape[0] * BytesOf(one));
     std::vector<Tensor<float>> pixels;
     for (int64_t i = 0; i < given.shape[0]; ++i) {
       pixels.push_back(Tensor<float>::Uninitialised(one));
@@ -202,22 +204,25 @@ class Inference {
   }
 
   std::vector<std::string> Texts() const {
-    if (Find("text") == nullptr) Refuse("inputs: expected text");
+    if (Find("text") == nullptr) BadRequest("inputs: expected text");
     return Find("text")->texts;
   }
 
   void ComputeImages() {
     const bool images = Find("pixels") != nullptr || Find("image") != nullptr;
     const bool texts = Find("text") != nullptr || Find("input_ids") != nullptr;
+    const bool compares = Wants("logits_per_image") || (model_->towers() != nullptr && Wants("probabilities"));
+    const bool logits = images && Classifies(*model_) && (Wants("logits") || Wants("probabilities"));
+    const bool tokens = images && Wants("tokens"), vectors = images && (compares || Wants("embedding"));
     std::vector<Tensor<float>> pixels;
     if (images) pixels = Pixels();
-    if (images && Classifies(*model_) && (Wants("logits") || Wants("probabilities"))) AddLogits(pixels);
-    if (images && Wants("tokens")) AddTokens(pixels);
-    const bool compares = Wants("logits_per_image") || (model_->towers() != nullptr && Wants("probabilities"));
+    const size_t count = pixels.size();
+    if (logits) AddLogits(tokens || vectors ? Copies(pixels) : std::move(pixels));
+    if (tokens) AddTokens(vectors ? Copies(pixels) : std::move(pixels));
     std::vector<std::vector<float>> of_images, of_texts;
-    if (images && (compares || Wants("embedding"))) {
+    if (vectors) {
       std::vector<std::string> names;
-      for (size_t i = 0; i < pixels.size(); ++i) names.push_back(fmt::format("image[{}]", i));
+      for (size_t i = 0; i < count; ++i) names.push_back(fmt::format("image[{}]", i));
       of_images = ImageVectors(context_, call_, model_, std::move(pixels), names);
       outputs_["embedding"] = Rows("embedding", of_images);
     }
@@ -228,36 +233,44 @@ class Inference {
     if (compares && images && texts) Compare(of_images, of_texts);
   }
 
-  void AddLogits(const std::vector<Tensor<float>>& pixels) {
+  void AddLogits(std::vector<Tensor<float>> pixels) {
     std::vector<std::vector<float>> logits;
-    for (const Tensor<float>& one : ComputePasses(context_, call_, model_, app::Wanted::kLogits, Copies(pixels)))
+    for (const Tensor<float>& one : ComputePasses(context_, call_, model_, app::Wanted::kLogits, std::move(pixels)))
       logits.emplace_back(one.data(), one.data() + one.size());
     outputs_["logits"] = Rows("logits", logits);
     for (std::vector<float>& row : logits) simd::Softmax(row.data(), std::ssize(row));
     outputs_["probabilities"] = Rows("probabilities", logits);
   }
 
-  void AddTokens(const std::vector<Tensor<float>>& pixels) {
+  void AddTokens(std::vector<Tensor<float>> pixels) {
+    const int64_t count = std::ssize(pixels);
     const std::vector<Tensor<float>> results =
-        ComputePasses(context_, call_, model_, app::Wanted::kTokens, Copies(pixels));
+        ComputePasses(context_, call_, model_, app::Wanted::kTokens, std::move(pixels));
     const Shape one = results[0].shape();
     std::vector<float> values;
     for (const Tensor<float>& tokens : results) {
-      if (!(tokens.shape() == one)) Refuse("output tokens: expected images of one size, send them one by one");
+      if (!(tokens.shape() == one)) BadRequest("output tokens: expected images of one size, send them one by one");
       values.insert(values.end(), tokens.data(), tokens.data() + tokens.size());
     }
-    outputs_["tokens"] = Floats("tokens", {std::ssize(pixels), one[0], one[1]}, std::move(values));
+    outputs_["tokens"] = Floats("tokens", {count, one[0], one[1]}, std::move(values));
   }
 
-  static std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) {
+  static int64_t BytesOf(const Shape& shape) { return shape.size() * static_cast<int64_t>(sizeof(float)); }
+
+  // For one pass of several. They are reserved until the request has ended.
+  std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) const {
     std::vector<Tensor<float>> copies;
-    for (const Tensor<float>& tensor : tensors) copies.push_back(tensor.Clone());
+    for (const Tensor<float>& tensor : tensors) {
+      call_.memory->Reserve(BytesOf(tensor.shape()));
+      copies.push_back(tensor.Clone());
+    }
     return copies;
   }
 
   std::vector<std::vector<float>> VectorsOfIds() {
     const InferTensor &ids = *Find("input_ids"), *mask = Find("attention_mask");
-    if (mask != nullptr && !(mask->shape == ids.shape)) Refuse("input attention_mask: expected the shape of input_ids");
+    if (mask != nullptr && !(mask->shape == ids.shape))
+      BadRequest("input attention_mask: expected the shape of input_ids");
     const model::TwoTowerModel& towers = *model_->towers();
     const int64_t B = ids.shape[0], D = towers.width();
     std::vector<std::vector<float>> rows;
@@ -282,10 +295,20 @@ class Inference {
     add("probabilities", towers.Probabilities(logits));
   }
 
+  // How tokens are chosen; a parameter with another name is the protocol's, or a mistake.
+  RequestInput Options() const {
+    io::Json fields = request_.parameters;
+    for (const char* name :
+         {"binary_data_output", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout"}) {
+      fields.erase(name);
+    }
+    return RequestInput(std::move(fields), WithDecoding({"prefix"}));
+  }
+
   InferTensor Write() {
     const std::vector<std::string> texts = Texts();
     const app::LanguageModel& language = *model_->language();
-    const RequestInput options(request_.parameters);
+    const RequestInput options = Options();
     InferTensor output{.name = "generated_text", .datatype = "BYTES", .shape = {std::ssize(texts)}};
     if (language.model().has_encoder()) {
       WriteTask task(model_, texts,

@@ -11,9 +11,7 @@ namespace {
 
 constexpr size_t kMaxParts = 1000, kMaxHeader = 8192;
 
-[[noreturn]] void Malformed(const char* why) {
-  throw HttpError(400, "invalid_request_error", std::string("multipart/form-data: ") + why);
-}
+[[noreturn]] void Malformed(const char* why) { BadRequest(std::string("multipart/form-data: ") + why); }
 
 // A parameter's value, without its quotes.
 std::string Unquoted(std::string_view value) {

@@ -1,7 +1,7 @@
 #include "qkv/server/photo_library_request.h"
 
-#include "qkv/io/json.h"
 #include "qkv/server/multipart.h"
+#include "qkv/server/request_input.h"
 
 namespace qkv::server {
 namespace {
@@ -18,8 +18,8 @@ constexpr size_t kMostTasks = 16;
 std::vector<LibraryTask> ParseLibraryEntries(std::string_view text) {
   io::Json json;
   try {
-    json = io::ParseJson(text, "entries");
-  } catch (const Error& error) {
+    json = ParseRequestJson(text, "entries");
+  } catch (const HttpError& error) {
     throw HttpError(422, "invalid_request_error", error.what());
   }
   if (!json.is_object()) Unfit();
@@ -54,7 +54,7 @@ LibraryRequest ParseLibraryRequest(const HttpRequest& request) {
   }
   if (!has_entries) Unfit();
   if (!parsed.image && !parsed.text) {
-    throw HttpError(400, "invalid_request_error", "expected a field image or text");
+    BadRequest("expected a field image or text");
   }
   return parsed;
 }

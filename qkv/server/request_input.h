@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,47 +17,70 @@
 
 namespace qkv::server {
 
-/// The bytes of an image file, with the name that errors and answers give it.
-struct Upload {
-  std::string name;
-  std::string bytes;
+/// The bytes of an image file, with the name that errors and answers give it. A copy refers to the same bytes.
+class Upload {
+ public:
+  /// Bytes that outlive it, such as a request's.
+  Upload(std::string name, std::string_view bytes) : name_(std::move(name)), bytes_(bytes) {}
+  /// Bytes of its own.
+  Upload(std::string name, std::shared_ptr<const std::string> bytes)
+      : name_(std::move(name)), own_(std::move(bytes)), bytes_(*own_) {}
 
-  std::span<const std::byte> data() const { return std::as_bytes(std::span(bytes)); }
+  const std::string& name() const { return name_; }
+  std::string_view bytes() const { return bytes_; }
+  std::span<const std::byte> data() const { return std::as_bytes(std::span(bytes_)); }
+
+ private:
+  std::string name_;
+  std::shared_ptr<const std::string> own_;  // of an image that came as base64
+  std::string_view bytes_;
 };
 
 /// Images of one request at most: their pixels are in memory together.
-inline constexpr size_t kMostImages = 256;
+inline constexpr size_t kMaxImages = 256;
+/// Values of a request's JSON at most, without the tensors of /v2: each takes up to about 100 bytes once parsed.
+inline constexpr size_t kMaxValues = size_t{1} << 16;
+
+/// The names of the fields that a request may have.
+using FieldNames = std::vector<std::string_view>;
 
 /// The fields and images of one request.
 class RequestInput {
  public:
   /// Takes a body of application/json, multipart/form-data, image/* or application/octet-stream; fields may be in the
-  /// query too. Images of JSON are the fields "image" and "images": data URIs or base64. Throws HttpError 400 for a
-  /// body that is not well formed, and 415 for another type.
-  explicit RequestInput(const HttpRequest& request);
-  /// Fields alone: an object.
-  explicit RequestInput(io::Json fields) : fields_(std::move(fields)) {}
+  /// query too. "image" and "images" are data URIs or base64, and not among the fields afterwards; "image" in `known`
+  /// says that the request may have images. They refer to the request's body. Throws HttpError 400 for a body that is
+  /// not well formed, a field that is neither "model" nor in `known`, and one that is there twice; 415 for another
+  /// type.
+  RequestInput(const HttpRequest& request, const FieldNames& known);
+  RequestInput(HttpRequest&&, const FieldNames&) = delete;
+  /// Fields alone: an object. Throws HttpError 400 for one that is not among `known`.
+  RequestInput(io::Json fields, const FieldNames& known);
 
   const io::Json& fields() const { return fields_; }
-  bool Has(std::string_view name) const { return fields_.contains(name) && !fields_[std::string(name)].is_null(); }
+  bool Has(std::string_view name) const { return Find(name) != nullptr; }
   const std::vector<Upload>& images() const { return images_; }
-  /// Throws HttpError 400 if there is none.
+  /// Throws HttpError 400 if there is none, or more than kMaxImages.
   const std::vector<Upload>& RequireImages() const;
 
-  /// A field, or `usual` if it is missing. Throw HttpError 400, with the field's name, if it is of another kind or out
-  /// of range. Numbers and switches of forms and queries are texts.
+  /// A field, or `usual` if it is missing or null. Throw HttpError 400, with the field's name, if it is of another kind
+  /// or out of range. Numbers and switches of forms and queries are texts.
   std::string Text(std::string_view name, std::string_view usual = "") const;
   int64_t Integer(std::string_view name, int64_t usual, int64_t least, int64_t most) const;
   double Number(std::string_view name, double usual, double least, double most) const;
   bool Flag(std::string_view name, bool usual = false) const;
+  /// One of these texts; the first if it is missing.
+  std::string Choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
   /// A text, or a list of texts.
   std::vector<std::string> Texts(std::string_view name) const;
 
  private:
   void ReadJson(const HttpRequest& request);
   void ReadForm(const HttpRequest& request);
-  /// Throws HttpError 400 for a field that is there already.
-  void RequireNew(const std::string& name) const;
+  void ReadImages();
+  void Add(const std::string& name, io::Json value);
+  void RequireKnown(const FieldNames& known) const;
+  const io::Json* Find(std::string_view name) const;  // null if it is missing or null
   bool IsWord(std::string_view name) const { return words_.contains(name); }
 
   io::Json fields_ = io::Json::object();
@@ -65,9 +90,12 @@ class RequestInput {
 
 /// The image of a data URI ("data:image/png;base64,…") or of base64 alone. Throws HttpError 400 if it is neither; also
 /// for an address of the web: this server fetches nothing.
-std::string ImageBytes(std::string_view text, std::string_view name);
+Upload ReadBase64(std::string_view text, std::string_view name);
 
-/// An object from a body, or a part of one. Throws HttpError 400 if it is none.
+/// JSON of a request, of up to kMaxValues values and 64 deep. Throws HttpError 400, prefixed with `where`, if it is
+/// none.
+io::Json ParseRequestJson(std::string_view text, std::string_view where);
+/// An object; likewise.
 io::Json ParseObject(std::string_view body);
 
 }  // namespace qkv::server

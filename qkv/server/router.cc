@@ -28,19 +28,19 @@ bool Matches(std::string_view pattern, std::string_view path, std::map<std::stri
 
 }  // namespace
 
-void ImageMemory::Take(int64_t bytes) {
-  if (taken_ + bytes > most_) {
+void ImageMemory::Reserve(int64_t bytes) {
+  if (reserved_ + bytes > max_) {
     throw HttpError(
         413, "invalid_request_error",
         fmt::format("the images take {} bytes once decoded, and all of this server's may take {}: send fewer "
                     "at a time, or smaller ones",
-                    taken_ + bytes, most_));
+                    reserved_ + bytes, max_));
   }
-  if ((all_ += bytes) > most_) {
+  if ((all_ += bytes) > max_) {
     all_ -= bytes;
     throw HttpError(429, "rate_limit_error", "the images that are worked on take as much memory as they may");
   }
-  taken_ += bytes;
+  reserved_ += bytes;
 }
 
 Match Router::Find(const HttpRequest& request) const {

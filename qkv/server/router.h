@@ -17,45 +17,46 @@ namespace qkv::server {
 /// Bytes that a request's images take, of what those of all requests may.
 class ImageMemory {
  public:
-  ImageMemory(std::atomic<int64_t>& all, int64_t most) : all_(all), most_(most) {}
-  ~ImageMemory() { all_ -= taken_; }
+  ImageMemory(std::atomic<int64_t>& all, int64_t max) : all_(all), max_(max) {}
+  ~ImageMemory() { all_ -= reserved_; }
   ImageMemory(const ImageMemory&) = delete;
   ImageMemory& operator=(const ImageMemory&) = delete;
 
   /// Until the request has ended. Throws HttpError 413 if the request alone takes too much, and 429 if others do.
-  void Take(int64_t bytes);
+  void Reserve(int64_t bytes);
   /// Before its end.
-  void GiveBack(int64_t bytes) {
-    taken_ -= bytes;
+  void Release(int64_t bytes) {
+    reserved_ -= bytes;
     all_ -= bytes;
   }
 
  private:
   std::atomic<int64_t>& all_;
-  const int64_t most_;
-  int64_t taken_ = 0;
+  const int64_t max_;
+  int64_t reserved_ = 0;
 };
 
 /// A request on its way to its answer, in a handler's hands.
 struct Call {
   std::shared_ptr<Exchange> exchange;
   std::map<std::string, std::string> parameters;  // of the path: "{model}"
-  std::function<bool()> cancelled;                // nobody waits any more, or the time is over
+  std::function<bool()> cancelled;                // the client has gone, or the time is over
+  std::function<void()> renew;                    // a stream has gone on: its time begins again
   std::shared_ptr<ImageMemory> memory;
 
   const HttpRequest& request() const { return exchange->request(); }
 };
 
-/// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, or Error for a request that
-/// is at fault.
+/// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, Error for a request that is
+/// at fault, and model::AnswerError for a model that is.
 using Handler = std::function<std::optional<HttpResponse>(Call&)>;
 
 struct Route {
   std::string method;   // "GET" answers HEAD too
   std::string pattern;  // "/v2/models/{model}/infer"
   Handler handler;
-  bool open = false;   // without the key: health, pages
-  bool light = false;  // no work to speak of: answered at once, however busy the server is
+  bool open = false;         // without the key: health, pages
+  bool runs_inline = false;  // on the transport's thread: little work, answered however busy the server is
 };
 
 struct Match {

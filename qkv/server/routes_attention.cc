@@ -16,7 +16,11 @@ namespace qkv::server {
 namespace {
 
 // Weights of one answer: each takes about 40 bytes while an answer in JSON is made, and 5 in base64.
-constexpr int64_t kMostNumbers = int64_t{4} << 20, kMostPacked = int64_t{32} << 20;
+constexpr int64_t kMaxNumbers = int64_t{4} << 20, kMaxPacked = int64_t{32} << 20;
+
+const FieldNames kAttentionFields =
+    WithDecoding({"image", "text", "layers", "heads", "query", "rollout", "discard", "start", "format",
+                  "encoding_format", "upsampling", "opacity", "side", "prefix", "part", "target"});
 
 // Blocks or heads: "0,5", "all", 11, or [0, 5].
 std::string ListField(const RequestInput& input, const std::string& name) {
@@ -25,8 +29,7 @@ std::string ListField(const RequestInput& input, const std::string& name) {
   const auto one = [&](const io::Json& item) {
     if (item.is_string()) return item.get<std::string>();
     if (!item.is_number_integer()) {
-      throw HttpError(400, "invalid_request_error",
-                      name + ": expected numbers from 0, as \"0,5\" or [0, 5], or \"all\"");
+      BadRequest(name + ": expected numbers from 0, as \"0,5\" or [0, 5], or \"all\"");
     }
     return item.dump();
   };
@@ -36,21 +39,15 @@ std::string ListField(const RequestInput& input, const std::string& name) {
   return list;
 }
 
-bool IsPacked(const RequestInput& input) {
-  const std::string format = input.Text("encoding_format", "float");
-  if (format != "float" && format != "base64") {
-    throw HttpError(400, "invalid_request_error", "encoding_format: expected float or base64");
-  }
-  return format == "base64";
-}
+bool IsPacked(const RequestInput& input) { return input.Choice("encoding_format", {"float", "base64"}) == "base64"; }
 
 void RequireNumbers(double numbers, bool packed) {
-  const int64_t most = packed ? kMostPacked : kMostNumbers;
+  const int64_t most = packed ? kMaxPacked : kMaxNumbers;
   if (numbers <= static_cast<double>(most)) return;
-  throw HttpError(400, "invalid_request_error",
-                  fmt::format("{:.0f} weights (blocks, heads, queries, tokens) are more than {}: ask for fewer by "
-                              "layers, heads or query{}",
-                              numbers, most, packed ? "" : ", or for encoding_format base64"));
+  BadRequest(
+      fmt::format("{:.0f} weights (blocks, heads, queries, tokens) are more than {}: ask for fewer by "
+                  "layers, heads or query{}",
+                  numbers, most, packed ? "" : ", or for encoding_format base64"));
 }
 
 // Facts, and the weights with their shape.
@@ -76,11 +73,7 @@ app::MapStyle StyleOf(const RequestInput& input) {
 }
 
 HttpResponse OfImage(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model) {
-  const std::string format = input.Text("format", "json");
-  if (format != "json" && format != "png") {
-    throw HttpError(400, "invalid_request_error", "format: expected json or png");
-  }
-  const bool picture = format == "png", packed = IsPacked(input);
+  const bool picture = input.Choice("format", {"json", "png"}) == "png", packed = IsPacked(input);
   app::AttendRequest request{.layers = ListField(input, "layers"),
                              .head = ListField(input, "heads"),
                              .query = input.Text("query"),
@@ -90,11 +83,11 @@ HttpResponse OfImage(Context& context, const Call& call, const RequestInput& inp
                              .format = picture ? app::MapFormat::kPng : app::MapFormat::kJson};
   const app::MapStyle style = StyleOf(input);
   if (input.RequireImages().size() != 1) {
-    throw HttpError(400, "invalid_request_error", "expected one image, attention is of one at a time");
+    BadRequest("expected one image, attention is of one at a time");
   }
   const Upload& upload = input.images()[0];
   const model::Model& encoder = RequireImageModel(model);
-  image::Image photo = context.Decode(call, upload.data(), upload.name);
+  image::Image photo = context.Decode(call, upload.data(), upload.name());
   const Shape pixels = encoder.PixelsShape(photo);
   const model::VitConfig& c = encoder.config();
   const app::MapPlan plan = app::PlanMaps(request.layers, request.head, c.depth, c.block.attention.heads, false);
@@ -104,7 +97,7 @@ HttpResponse OfImage(Context& context, const Call& call, const RequestInput& inp
   RequireNumbers(static_cast<double>(plan.weights(1)) * map, packed);
   app::AttentionMapper mapper(encoder, std::move(request));
   app::AttentionMaps maps;
-  context.Compute({model.id(), "attention"}, call, [&] { maps = mapper.Compute(std::move(photo), upload.name); });
+  context.Compute({model.id(), "attention"}, call, [&] { maps = mapper.Compute(std::move(photo), upload.name()); });
   const SerialLoops serial;
   if (picture) return {.type = "image/png", .body = image::EncodePng(app::Picture(maps, style))};
   return {.body = Answer(model.id(), app::Facts(maps), maps.weights, packed)};
@@ -114,7 +107,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   const app::LanguageModel& language = *model.language();
   const bool packed = IsPacked(input);
   if (input.Text("format", "json") != "json") {
-    throw HttpError(400, "invalid_request_error", "format: attention of texts is json");
+    BadRequest("format: attention of texts is json");
   }
   const std::string text = input.Text("text");
   app::TextAttendRequest request{.layers = ListField(input, "layers"),
@@ -139,12 +132,11 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 }
 
 HttpResponse Attention(Context& context, Call& call) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(), kAttentionFields);
   const auto model = context.models().Get(input.Text("model"));
   if (model->language() == nullptr) return OfImage(context, call, input, *model);
   if (!input.images().empty() || !input.Has("text")) {
-    throw HttpError(400, "invalid_request_error",
-                    FormatShown("model {} reads texts, expected one in the field text", model->id()));
+    BadRequest(FormatShown("model {} reads texts, expected one in the field text", model->id()));
   }
   return OfText(context, call, input, *model);
 }

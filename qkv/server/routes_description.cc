@@ -6,7 +6,7 @@ namespace qkv::server {
 
 void AddDescriptionRoutes(Router& router, Context&) {
   router.Add({"GET", "/openapi.json", [](Call&) { return HttpResponse{.body = std::string(OpenApiJson())}; },
-              /*open=*/true, /*light=*/true});
+              /*open=*/true, /*runs_inline=*/true});
 }
 
 }  // namespace qkv::server

@@ -1,6 +1,7 @@
 // /v1/embeddings: OpenAI's, and vLLM's "messages" with images.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "qkv/app/json_line.h"
 #include "qkv/report/base64.h"
@@ -13,17 +14,19 @@ namespace {
 
 constexpr size_t kMaxInputs = 2048;
 
-/// One thing to embed: a text, or an image.
+// "user" says nothing to this server.
+const FieldNames kEmbeddingFields = {"image", "input", "messages", "encoding_format", "dimensions", "user"};
+
+// One thing to embed: a text, or an image.
 struct Item {
   std::string text;
-  bool is_image = false;
-  Upload image;
+  std::optional<Upload> image;
 };
 
 Item ImageItem(const io::Json& url, const std::string& name) {
   const io::Json& address = url.is_object() && url.contains("url") ? url["url"] : url;
-  if (!address.is_string()) throw HttpError(400, "invalid_request_error", name + ": expected {\"url\": a data URI}");
-  return {.is_image = true, .image = {name, ImageBytes(address.get<std::string>(), name)}};
+  if (!address.is_string()) BadRequest(name + ": expected {\"url\": a data URI}");
+  return {.image = ReadBase64(address.get_ref<const std::string&>(), name)};
 }
 
 // A part of a message, or an item of "input": a text, {"type": "text", "text"}, {"type": "image_url", "image_url"}.
@@ -34,19 +37,18 @@ Item ParsePart(const io::Json& part, const std::string& name) {
     if (part.contains("image_url")) return ImageItem(part["image_url"], name);
     if (part.contains("image")) return ImageItem(part["image"], name);
   }
-  throw HttpError(400, "invalid_request_error",
-                  name +
-                      ": expected a text, {\"type\": \"text\", \"text\"} or {\"type\": \"image_url\", \"image_url\": "
-                      "{\"url\"}}; lists of token ids are not taken");
+  BadRequest(name +
+             ": expected a text, {\"type\": \"text\", \"text\"} or {\"type\": \"image_url\", \"image_url\": "
+             "{\"url\"}}; lists of token ids are not taken");
 }
 
 // The one text or image of a conversation.
 Item ParseMessages(const io::Json& messages) {
   std::vector<Item> items;
-  if (!messages.is_array()) throw HttpError(400, "invalid_request_error", "messages: expected a list");
+  if (!messages.is_array()) BadRequest("messages: expected a list");
   for (const io::Json& message : messages) {
     if (!message.is_object() || !message.contains("content")) {
-      throw HttpError(400, "invalid_request_error", "messages: expected {\"role\", \"content\"}");
+      BadRequest("messages: expected {\"role\", \"content\"}");
     }
     const io::Json& content = message["content"];
     if (!content.is_array()) {
@@ -56,32 +58,33 @@ Item ParseMessages(const io::Json& messages) {
     for (const io::Json& part : content) items.push_back(ParsePart(part, "messages"));
   }
   // A placeholder text beside an image, as vLLM's examples have it, says nothing to a model with two towers.
-  if (std::any_of(items.begin(), items.end(), [](const Item& item) { return item.is_image; })) {
-    items.erase(std::remove_if(items.begin(), items.end(), [](const Item& item) { return !item.is_image; }),
-                items.end());
+  if (std::any_of(items.begin(), items.end(), [](const Item& item) { return item.image.has_value(); })) {
+    items.erase(std::remove_if(items.begin(), items.end(), [](const Item& item) { return !item.image; }), items.end());
   }
   if (items.size() != 1) {
-    throw HttpError(400, "invalid_request_error",
-                    "messages: expected one text or one image, each has a vector of its own");
+    BadRequest("messages: expected one text or one image, each has a vector of its own");
   }
   return std::move(items[0]);
 }
 
 std::vector<Item> ParseItems(const RequestInput& input) {
   std::vector<Item> items;
-  for (const Upload& image : input.images()) items.push_back({.is_image = true, .image = image});
+  for (const Upload& image : input.images()) items.push_back({.image = image});
   if (input.Has("messages")) items.push_back(ParseMessages(input.fields()["messages"]));
   if (input.Has("input")) {
     const io::Json& given = input.fields()["input"];
-    const io::Json list = given.is_array() ? given : io::Json::array({given});
-    for (size_t i = 0; i < list.size(); ++i) items.push_back(ParsePart(list[i], "input[" + std::to_string(i) + "]"));
+    for (size_t i = 0; given.is_array() && i < given.size(); ++i) {
+      items.push_back(ParsePart(given[i], fmt::format("input[{}]", i)));
+    }
+    if (!given.is_array()) items.push_back(ParsePart(given, "input"));
   }
-  const auto images = std::count_if(items.begin(), items.end(), [](const Item& item) { return item.is_image; });
-  if (images > static_cast<std::ptrdiff_t>(kMostImages)) {
-    throw HttpError(400, "invalid_request_error", fmt::format("input: expected up to {} images", kMostImages));
+  const auto images =
+      std::count_if(items.begin(), items.end(), [](const Item& item) { return item.image.has_value(); });
+  if (images > static_cast<std::ptrdiff_t>(kMaxImages)) {
+    BadRequest(fmt::format("input: expected up to {} images", kMaxImages));
   }
   if (items.empty() || items.size() > kMaxInputs) {
-    throw HttpError(400, "invalid_request_error", "input: expected 1 to 2,048 texts or images");
+    BadRequest("input: expected 1 to 2,048 texts or images");
   }
   return items;
 }
@@ -92,11 +95,11 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
   std::vector<size_t> places;
   std::vector<Upload> images;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (items[i].is_image) places.push_back(i), images.push_back(items[i].image);
+    if (items[i].image) places.push_back(i), images.push_back(*items[i].image);
   }
   if (images.empty()) return;
   std::vector<std::string> names;
-  for (const Upload& image : images) names.push_back(image.name);
+  for (const Upload& image : images) names.push_back(image.name());
   std::vector<std::vector<float>> found =
       ImageVectors(context, call, model, PixelsOf(context, call, RequireImageModel(*model), images), names);
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
@@ -107,7 +110,7 @@ void EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const 
   std::vector<size_t> places;
   std::vector<std::string> texts;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].is_image) places.push_back(i), texts.push_back(items[i].text);
+    if (!items[i].image) places.push_back(i), texts.push_back(items[i].text);
   }
   std::vector<std::vector<float>> found = TextVectors(context, call, model, std::move(texts));
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
@@ -121,12 +124,9 @@ void Shorten(std::vector<float>& vector, int64_t dimensions) {
 }
 
 HttpResponse Embeddings(Context& context, Call& call) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(), kEmbeddingFields);
   const auto model = context.models().Get(input.Text("model"));
-  const std::string format = input.Text("encoding_format", "float");
-  if (format != "float" && format != "base64") {
-    throw HttpError(400, "invalid_request_error", "encoding_format: expected float or base64");
-  }
+  const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
   const int64_t dimensions = input.Integer("dimensions", INT32_MAX, 1, INT32_MAX);
   const std::vector<Item> items = ParseItems(input);
   std::vector<std::vector<float>> vectors(items.size());
@@ -136,7 +136,7 @@ HttpResponse Embeddings(Context& context, Call& call) {
   for (size_t i = 0; i < vectors.size(); ++i) {
     Shorten(vectors[i], dimensions);
     io::Json json = {{"object", "embedding"}, {"index", i}};
-    if (format == "base64") {
+    if (packed) {
       json["embedding"] = report::Base64(std::as_bytes(std::span(vectors[i])));
     } else {
       json["embedding"] = vectors[i];
@@ -145,7 +145,7 @@ HttpResponse Embeddings(Context& context, Call& call) {
   }
   int64_t tokens = 0;
   for (const Item& item : items) {
-    if (!item.is_image && model->language() != nullptr) tokens += model->language()->CountTokens(item.text);
+    if (!item.image && model->language() != nullptr) tokens += model->language()->CountTokens(item.text);
   }
   context.metrics().CountTokens(model->id(), tokens, 0);
   return {.body = app::JsonLine({{"object", "list"},

@@ -39,7 +39,7 @@ void AddExploreRoutes(Router& router, Context& context) {
     response.headers = {{"Content-Security-Policy", "frame-ancestors 'none'"}, {"Cache-Control", "no-cache"}};
     return response;
   };
-  router.Add({"GET", "/", page, /*open=*/true, /*light=*/true});
+  router.Add({"GET", "/", page, /*open=*/true, /*runs_inline=*/true});
   // Used on the engine's thread alone.
   const auto explorer = std::make_shared<explore::Explorer>(ExplorerOptionsOf(context.config()));
   const std::vector<std::string> calls = explore::Explorer::Calls();

@@ -47,21 +47,27 @@ io::Json AnswerOf(Form form, const std::string& request, const std::string& mode
 std::string PromptOf(const RequestInput& input) {
   const std::vector<std::string> prompts = input.Texts("prompt");
   if (prompts.size() == 1) return prompts[0];
-  throw HttpError(400, "invalid_request_error", "prompt: expected one text");
+  BadRequest("prompt: expected one text");
 }
 
-// What this server has no answer to is refused, rather than left out without a word.
+// What this server cannot do is refused. "user" and "stream_options" change no text.
+const FieldNames kOpenAiFields = {
+    "n", "best_of", "logprobs", "echo", "suffix", "presence_penalty", "frequency_penalty", "user", "stream_options"};
+
 void RequirePlain(const RequestInput& input) {
   const bool plain = input.Integer("n", 1, 1, INT32_MAX) == 1 && input.Integer("best_of", 1, 1, INT32_MAX) == 1 &&
-                     !input.Has("logprobs") && !input.Flag("echo") && !input.Has("suffix");
+                     !input.Has("logprobs") && !input.Flag("echo") && !input.Has("suffix") &&
+                     input.Number("presence_penalty", 0, -2, 2) == 0 &&
+                     input.Number("frequency_penalty", 0, -2, 2) == 0;
   if (!plain) {
-    throw HttpError(400, "invalid_request_error",
-                    "n, best_of, logprobs, echo and suffix: this server gives one text, without them");
+    BadRequest("n, best_of, logprobs, echo, suffix and penalties: this server gives one text, without them");
   }
 }
 
 std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
-  const RequestInput input(call.request());
+  FieldNames fields = WithDecoding({"prompt", "stop", "stream"});
+  if (form == Form::kOpenAi) fields.insert(fields.end(), kOpenAiFields.begin(), kOpenAiFields.end());
+  const RequestInput input(call.request(), fields);
   if (form == Form::kOpenAi) RequirePlain(input);
   const std::string prompt = PromptOf(input);
   const bool streams = input.Flag("stream");
@@ -70,9 +76,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   const app::LanguageModel& language = *model->language();
   const bool continues = language.model().has_decoder() && !language.model().has_encoder();
   if (!continues) {
-    throw HttpError(
-        400, "invalid_request_error",
-        FormatShown("model {} does not continue texts, expected a decoder (GPT-2, Llama, Qwen)", model->id()));
+    BadRequest(FormatShown("model {} does not continue texts, expected a decoder (GPT-2, Llama, Qwen)", model->id()));
   }
   Continuation c;
   EventStream stream(call);
@@ -86,8 +90,9 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
     bool taken = true;
     const app::Written written =
         language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), [&](std::string_view piece) {
-          taken = show(scanner.Take(piece));
+          taken = show(scanner.Add(piece));
           context.GiveWay();
+          if (streams) call.renew();
           return taken && !scanner.stopped() && !call.cancelled();
         });
     if (!taken || (call.cancelled() && !written.ended && !scanner.stopped())) throw Cancelled();
@@ -99,11 +104,11 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
     context.Compute({model->id(), "generation"}, call, continue_text, /*is_short=*/false);
   } catch (const Cancelled&) {
     if (!stream.begun()) throw;
-    stream.Fail(503, "timeout_error", "the time of this request was over before the text");
+    stream.Fail(503, "timeout_error", "the next token took longer than a request may");
     return std::nullopt;
   } catch (const Error& error) {
     if (!stream.begun()) throw;
-    stream.Fail(400, "invalid_request_error", error.what());
+    stream.Fail(error);
     return std::nullopt;
   }
   context.metrics().CountTokens(model->id(), c.prompt_tokens, c.tokens);

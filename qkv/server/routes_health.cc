@@ -1,17 +1,17 @@
-// Whether the server lives, and what it counts.
+// /health and /metrics: that the server answers, and what it counts.
 #include "qkv/server/routes.h"
 
 namespace qkv::server {
 
 void AddHealthRoutes(Router& router, Context& context) {
   const Handler health = [](Call&) { return HttpResponse{.body = R"({"status": "ok"})"}; };
-  router.Add({"GET", "/health", health, /*open=*/true, /*light=*/true});
+  router.Add({"GET", "/health", health, /*open=*/true, /*runs_inline=*/true});
   router.Add({"GET", "/metrics",
               [&context](Call&) {
                 return HttpResponse{.type = "text/plain; version=0.0.4; charset=utf-8",
                                     .body = context.metrics().Text(context.levels())};
               },
-              /*open=*/false, /*light=*/true});
+              /*open=*/false, /*runs_inline=*/true});
 }
 
 }  // namespace qkv::server

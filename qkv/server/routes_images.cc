@@ -4,6 +4,7 @@
 #include "qkv/app/classify.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/zero_shot.h"
+#include "qkv/model/finite.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
 #include "qkv/server/tasks.h"
@@ -20,7 +21,7 @@ app::Prompts PromptsOf(const RequestInput& input) {
   if (labels.size() == 1) labels = app::SplitAtCommas(labels[0]);
   app::Prompts prompts = app::MakePrompts(std::move(labels), input.Texts("templates"), "prompts", "templates");
   if (prompts.labels.size() > kMaxTexts || prompts.templates.size() > kMaxTexts / prompts.labels.size()) {
-    throw HttpError(400, "invalid_request_error", "prompts: expected up to 2,048 texts, labels times templates");
+    BadRequest("prompts: expected up to 2,048 texts, labels times templates");
   }
   return prompts;
 }
@@ -46,7 +47,7 @@ Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shar
     std::copy_n(pooled[i].data(), width, images.view().row(static_cast<int64_t>(i)));
   }
   const int64_t lost = model::NormaliseRows(images);
-  Require(lost < 0, "image {}: its vector has no direction", lost + 1);
+  if (lost >= 0) throw model::AnswerError(fmt::format("image {}: its vector has no direction", lost + 1));
   return model->towers()->Probabilities(model->towers()->LogitsPerImage(images, classes));
 }
 
@@ -54,7 +55,7 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
                 const std::vector<std::vector<model::Prediction>>& tops) {
   io::Json data = io::Json::array();
   for (size_t i = 0; i < images.size(); ++i) {
-    io::Json json = app::ToJson(app::Classification{images[i].name, tops[i], {}});
+    io::Json json = app::ToJson(app::Classification{images[i].name(), tops[i], {}});
     json.erase("path");
     json["index"] = i;
     data.push_back(std::move(json));
@@ -63,7 +64,7 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
 }
 
 HttpResponse Classify(Context& context, Call& call) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(), {"image", "top", "prompts", "templates"});
   const auto model = context.models().Get(input.Text("model"));
   const std::vector<Upload>& images = input.RequireImages();
   const int64_t top = input.Integer("top", 5, 1, kMaxTop);

@@ -9,15 +9,18 @@ namespace {
 
 std::string VersionOf(const ModelEntry& entry) { return entry.revision.empty() ? "1" : entry.revision; }
 
-// The model of a path, loaded. Throws HttpError 404 for another version.
-std::shared_ptr<const LoadedModel> ModelOfPath(Context& context, const Call& call) {
-  const std::string& id = call.parameters.at("model");
-  const ModelStatus status = context.models().Status(id);
+// The model of a path, as it is. Throws HttpError 404 for another version.
+ModelStatus StatusOfPath(Context& context, const Call& call) {
+  ModelStatus status = context.models().Status(call.parameters.at("model"));
   const auto version = call.parameters.find("version");
-  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
-    throw HttpError(404, "not_found_error", FormatShown("model {} has version {} alone", id, VersionOf(status.entry)));
-  }
-  return context.models().Get(id);
+  if (version == call.parameters.end() || version->second == VersionOf(status.entry)) return status;
+  throw HttpError(404, "not_found_error",
+                  FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
+}
+
+// Likewise, loaded.
+std::shared_ptr<const LoadedModel> ModelOfPath(Context& context, const Call& call) {
+  return context.models().Get(StatusOfPath(context, call).entry.id);
 }
 
 io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
@@ -71,12 +74,7 @@ HttpResponse InferOnce(Context& context, Call& call) {
 }
 
 HttpResponse Ready(Context& context, Call& call) {
-  const ModelStatus status = context.models().Status(call.parameters.at("model"));
-  const auto version = call.parameters.find("version");
-  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
-    throw HttpError(404, "not_found_error",
-                    FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
-  }
+  const ModelStatus status = StatusOfPath(context, call);
   // A model that is not loaded yet will be at its first request.
   if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
   return {.body = R"({"ready": true})"};
@@ -88,7 +86,7 @@ HttpResponse Index(Context& context, Call& call) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
     if (json.contains("ready")) {
-      if (!json["ready"].is_boolean()) throw HttpError(400, "invalid_request_error", "ready: expected true or false");
+      if (!json["ready"].is_boolean()) BadRequest("ready: expected true or false");
       ready_only = json["ready"].get<bool>();
     }
   }
@@ -105,13 +103,12 @@ HttpResponse Index(Context& context, Call& call) {
 }
 
 // Loads or drops one. Its owner has configured it, so a client's configuration is refused.
-HttpResponse Move(Context& context, Call& call, bool load) {
+HttpResponse SetLoaded(Context& context, Call& call, bool load) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
     const io::Json parameters = json.value("parameters", io::Json::object());
     if (!parameters.is_object() || (load && !parameters.empty())) {
-      throw HttpError(400, "invalid_request_error",
-                      "parameters: expected an object, and none to load a model: its configuration is the server's");
+      BadRequest("parameters: expected an object, and none to load a model: its configuration is the server's");
     }
   }
   const std::string& id = call.parameters.at("model");
@@ -127,7 +124,7 @@ void AddModel(Router& router, Context& context, const std::string& model) {
   router.Add({"GET", model, [&context](Call& call) { return Metadata(context, call); }});
   router.Add({"GET", model + "/config", [&context](Call& call) { return Configuration(context, call); }});
   router.Add({"GET", model + "/ready", [&context](Call& call) { return Ready(context, call); },
-              /*open=*/false, /*light=*/true});
+              /*open=*/false, /*runs_inline=*/true});
   router.Add({"POST", model + "/infer", [&context](Call& call) { return InferOnce(context, call); }});
 }
 
@@ -135,7 +132,7 @@ void AddModel(Router& router, Context& context, const std::string& model) {
 
 void AddInferenceRoutes(Router& router, Context& context) {
   const auto light = [&](const char* method, const char* path, bool open, auto handler) {
-    router.Add({method, path, handler, open, /*light=*/true});
+    router.Add({method, path, handler, open, /*runs_inline=*/true});
   };
   light("GET", "/v2", true, [](Call&) {
     return HttpResponse{
@@ -152,10 +149,10 @@ void AddInferenceRoutes(Router& router, Context& context) {
   AddModel(router, context, "/v2/models/{model}");
   AddModel(router, context, "/v2/models/{model}/versions/{version}");
   light("POST", "/v2/repository/index", false, [&context](Call& call) { return Index(context, call); });
-  router.Add(
-      {"POST", "/v2/repository/models/{model}/load", [&context](Call& call) { return Move(context, call, true); }});
-  router.Add(
-      {"POST", "/v2/repository/models/{model}/unload", [&context](Call& call) { return Move(context, call, false); }});
+  router.Add({"POST", "/v2/repository/models/{model}/load",
+              [&context](Call& call) { return SetLoaded(context, call, true); }});
+  router.Add({"POST", "/v2/repository/models/{model}/unload",
+              [&context](Call& call) { return SetLoaded(context, call, false); }});
 }
 
 }  // namespace qkv::server

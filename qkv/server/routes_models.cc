@@ -25,13 +25,13 @@ void AddModelRoutes(Router& router, Context& context) {
                 for (const ModelStatus& status : context.models().List()) list.push_back(ModelJson(status, false));
                 return HttpResponse{.body = app::JsonLine({{"object", "list"}, {"data", list}})};
               },
-              /*open=*/false, /*light=*/true});
+              /*open=*/false, /*runs_inline=*/true});
   router.Add({"GET", "/v1/models/{model}",
               [&context](Call& call) {
                 const ModelStatus status = context.models().Status(call.parameters.at("model"));
                 return HttpResponse{.body = app::JsonLine(ModelJson(status, true))};
               },
-              /*open=*/false, /*light=*/true});
+              /*open=*/false, /*runs_inline=*/true});
 }
 
 }  // namespace qkv::server

@@ -31,8 +31,7 @@ HttpResponse Predict(Context& context, Call& call) {
   for (const LibraryTask& task : request.tasks) {
     const bool visual = task.type == "visual";
     if (visual != request.image.has_value()) {
-      throw HttpError(400, "invalid_request_error",
-                      visual ? "clip (visual): expected a field image" : "clip (textual): expected a field text");
+      BadRequest(visual ? "clip (visual): expected a field image" : "clip (textual): expected a field text");
     }
     const auto model = context.models().Get(task.model);
     std::vector<std::vector<float>> vectors;
@@ -53,7 +52,7 @@ HttpResponse Predict(Context& context, Call& call) {
 
 void AddPhotoLibraryRoutes(Router& router, Context& context) {
   router.Add({"GET", "/ping", [](Call&) { return HttpResponse{.type = "text/plain; charset=utf-8", .body = "pong"}; },
-              /*open=*/true, /*light=*/true});
+              /*open=*/true, /*runs_inline=*/true});
   router.Add({"POST", "/predict", [&context](Call& call) { return Predict(context, call); }});
 }
 

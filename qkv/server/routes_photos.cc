@@ -12,14 +12,9 @@ namespace {
 
 // True if the answer is a picture.
 bool AsksForPicture(const RequestInput& input) {
-  const std::string format = input.Text("format", "json");
-  if (format != "json" && format != "png") {
-    throw HttpError(400, "invalid_request_error", "format: expected json or png");
-  }
-  if (format == "png" && input.images().size() > 1) {
-    throw HttpError(400, "invalid_request_error", "format: a png is of one image; ask for json, or send one");
-  }
-  return format == "png";
+  const bool picture = input.Choice("format", {"json", "png"}) == "png";
+  if (picture && input.images().size() > 1) BadRequest("format: a png is of one image; ask for json, or send one");
+  return picture;
 }
 
 HttpResponse PngAnswer(const image::Image& picture) { return {.type = "image/png", .body = image::EncodePng(picture)}; }
@@ -32,10 +27,10 @@ HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput
   const bool picture = AsksForPicture(input);
   io::Json data = io::Json::array();
   for (const Upload& upload : input.RequireImages()) {
-    image::Image photo = context.Decode(call, upload.data(), upload.name);
+    image::Image photo = context.Decode(call, upload.data(), upload.name());
     const int64_t bytes = Context::BytesOf(photo);
-    decltype(find(std::move(photo), upload.name)) found;
-    context.Compute({model.id(), work}, call, [&] { found = find(std::move(photo), upload.name); });
+    decltype(find(std::move(photo), upload.name())) found;
+    context.Compute({model.id(), work}, call, [&] { found = find(std::move(photo), upload.name()); });
     if (picture) {
       const SerialLoops serial;
       return PngAnswer(draw(found));
@@ -44,13 +39,13 @@ HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput
     json.erase("path");
     json["index"] = data.size();
     data.push_back(std::move(json));
-    call.memory->GiveBack(bytes);
+    call.memory->Release(bytes);
   }
   return {.body = app::JsonLine({{"object", "list"}, {"model", model.id()}, {"data", data}})};
 }
 
 HttpResponse Detect(Context& context, Call& call) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(), {"image", "threshold", "format"});
   const double threshold = input.Number("threshold", 0.5, 0, 1);
   input.RequireImages();
   const auto model = context.models().Get(input.Text("model"));
@@ -65,7 +60,7 @@ app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) 
   app::SegmentRules rules{.task = app::DefaultTask(model)};
   if (input.Has("task")) {
     const std::optional<app::SegmentTask> task = app::FindSegmentTask(input.Text("task"));
-    if (!task) throw HttpError(400, "invalid_request_error", "task: expected semantic, instance or panoptic");
+    if (!task) BadRequest("task: expected semantic, instance or panoptic");
     rules.task = *task;
   }
   rules.threshold = input.Number("threshold", rules.threshold, 0, 1);
@@ -76,7 +71,8 @@ app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) 
 }
 
 HttpResponse Segment(Context& context, Call& call) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(),
+                           {"image", "task", "threshold", "mask_threshold", "overlap", "stuff", "format"});
   input.RequireImages();
   const auto model = context.models().Get(input.Text("model"));
   const model::Model& encoder = RequireImageModel(*model);

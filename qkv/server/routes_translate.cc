@@ -14,7 +14,7 @@
 namespace qkv::server {
 namespace {
 
-constexpr size_t kMostTexts = 2048;
+constexpr size_t kMaxSources = 2048;
 
 struct Rewriting {
   std::shared_ptr<const LoadedModel> model;
@@ -26,14 +26,13 @@ struct Rewriting {
 Rewriting ParseRewriting(Context& context, const RequestInput& input, std::string_view task) {
   Rewriting r;
   r.texts = input.Texts("text");
-  if (r.texts.empty() || r.texts.size() > kMostTexts) {
-    throw HttpError(400, "invalid_request_error", "text: expected a text, or a list of 1 to 2,048 texts");
+  if (r.texts.empty() || r.texts.size() > kMaxSources) {
+    BadRequest("text: expected a text, or a list of 1 to 2,048 texts");
   }
   r.model = TextModelOf(context, input, task == "translate" ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
   if (!language.model().has_decoder() || !language.model().has_encoder()) {
-    throw HttpError(
-        400, "invalid_request_error",
+    BadRequest(
         FormatShown("model {} does not read one text and write another, expected Marian, T5 or a run of qkv train on "
                     "pairs",
                     r.model->id()));
@@ -101,6 +100,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
           written = r.model->language()->WriteOne(r.texts[i], options, [&](std::string_view piece) {
             const bool taken = stream.Send({{"index", i}, {"text", piece}});
             context.GiveWay();
+            call.renew();
             return taken && !call.cancelled();
           });
         },
@@ -115,21 +115,21 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
 }
 
 std::optional<HttpResponse> Rewrite(Context& context, Call& call, const std::string& task) {
-  const RequestInput input(call.request());
+  const RequestInput input(call.request(), WithDecoding({"text", "prefix", "cross_weights", "cut", "stream"}));
   const bool streams = input.Flag("stream");
   const Rewriting r = ParseRewriting(context, input, task);
   if (!streams) return RewriteAtOnce(context, call, r, task);
-  if (r.cut) throw HttpError(400, "invalid_request_error", "cut: a stream does not cut texts");
+  if (r.cut) BadRequest("cut: a stream does not cut texts");
   EventStream stream(call);
   try {
     RewriteInPieces(context, call, r, stream);
     stream.End();
   } catch (const Cancelled&) {
     if (!stream.begun()) throw;
-    stream.Fail(503, "timeout_error", "the time of this request was over before its texts");
+    stream.Fail(503, "timeout_error", "the next token took longer than a request may");
   } catch (const Error& error) {
     if (!stream.begun()) throw;
-    stream.Fail(400, "invalid_request_error", error.what());
+    stream.Fail(error);
   }
   return std::nullopt;
 }

@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cctype>
 #include <chrono>
 #include <ctime>
-#include <mutex>
 #include <new>
+#include <thread>
 
 #include "qkv/core/parallel.h"
 #include "qkv/server/context.h"
 #include "qkv/server/http_server.h"
+#include "qkv/server/log_writer.h"
 #include "qkv/server/routes.h"
 
 namespace qkv::server {
@@ -86,8 +88,7 @@ struct Server::State {
   void Write(std::string_view level, std::string_view event, io::Json fields) {
     io::Json line = {{"time", Now()}, {"level", level}, {"event", event}};
     line.update(fields);
-    const std::lock_guard lock(log_mutex);
-    if (log) log(line);
+    log.Write(std::move(line));
   }
 
   // Which pages may call: those of this server, and of the origins that its owner named.
@@ -131,7 +132,7 @@ struct Server::State {
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }
-    if (!match.route->light && context.active >= config().most_active) return Busy(request);
+    if (!match.route->runs_inline && context.active >= config().most_active) return Busy(request);
     return std::nullopt;
   }
 
@@ -153,7 +154,7 @@ struct Server::State {
     HttpResponse response{.status = 204, .type = ""};
     response.headers = {
         {"Access-Control-Allow-Methods", "GET, HEAD, POST"},
-        {"Access-Control-Allow-Headers", "Authorization, Content-Type, Inference-Header-Content-Length"},
+        {"Access-Control-Allow-Headers", "Authorization, Content-Type, Inference-Header-Content-Length, X-Request-Id"},
         {"Access-Control-Max-Age", "600"}};
     return response;
   }
@@ -169,7 +170,7 @@ struct Server::State {
 
   void Handle(std::shared_ptr<Exchange> exchange) {
     const Match match = router.Find(exchange->request());
-    if (match.route->light) return Send(*exchange, Answer(exchange, match));
+    if (match.route->runs_inline) return Send(*exchange, Answer(exchange, match));
     if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
     ++context.active;
     boost::asio::post(workers, [this, exchange = std::move(exchange), match] {
@@ -185,11 +186,11 @@ struct Server::State {
 
   // Nothing if the handler has answered.
   std::optional<HttpResponse> Answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {
-    const Clock::time_point until =
-        Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1000 * config().request_seconds));
-    Call call{.exchange = exchange, .parameters = match.parameters, .cancelled = [exchange, until] {
-                return exchange->cancelled() || Clock::now() > until;
-              }};
+    const std::chrono::milliseconds limit(static_cast<int64_t>(1000 * config().request_seconds));
+    const auto begin = std::make_shared<std::atomic<Clock::time_point>>(Clock::now());
+    Call call{.exchange = exchange, .parameters = match.parameters};
+    call.cancelled = [exchange, begin, limit] { return exchange->cancelled() || Clock::now() > begin->load() + limit; };
+    call.renew = [begin] { *begin = Clock::now(); };
     call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
     return Respond(call, *match.route);
   }
@@ -198,10 +199,12 @@ struct Server::State {
     const HttpRequest& request = call.request();
     try {
       return route.handler(call);
-    } catch (const HttpError& error) {
-      return ErrorResponse(error.status(), error.type(), error.what(), request.path);
     } catch (const Error& error) {
-      return ErrorResponse(400, "invalid_request_error", error.what(), request.path);
+      const HttpError failure = AsHttpError(error);
+      if (failure.status() == 500) {
+        Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", failure.what()}});
+      }
+      return ErrorResponse(failure.status(), failure.type(), failure.what(), request.path);
     } catch (const Cancelled&) {
       return ErrorResponse(503, "timeout_error", "the request was given up before it was computed", request.path);
     } catch (const std::bad_alloc&) {
@@ -244,10 +247,9 @@ struct Server::State {
     }
   }
 
-  const Log log;
+  LogWriter log;  // the others write to it
   const std::function<ServerConfig()> reload;
   std::function<void()> give_up;
-  std::mutex log_mutex;
   Context context;
   Router router;
   HttpServer http;
@@ -257,7 +259,6 @@ struct Server::State {
 Server::Server(ServerConfig config, Log log, std::function<ServerConfig()> reload) {
   if (config.threads > 0) SetNumThreads(config.threads);
   state_ = std::make_unique<State>(std::move(config), std::move(log), std::move(reload));
-  state_->context.models().LoadAtStart();
 }
 
 Server::~Server() { state_->workers.join(); }
@@ -276,9 +277,24 @@ void Server::Run(std::function<void()> give_up) {
     state_->Write("warning", "open", {{"detail", "other machines reach this server, and no key is asked for"}});
   }
   state_->Write("info", "start", {{"url", Url()}, {"models", state_->config().models.size()}});
+  std::exception_ptr failure;
+  std::atomic<bool> loaded{false};
+  std::thread loading([&] {
+    try {
+      state_->context.models().LoadAtStart();
+    } catch (const Error&) {
+      failure = std::current_exception();
+      state_->http.Stop();
+    }
+    loaded = true;
+  });
   state_->http.Run(state_->config().drain_seconds);
+  if (!loaded && state_->give_up) state_->give_up();
+  loading.join();
   state_->workers.join();
-  state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
+  if (!failure) state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
+  state_->log.Flush();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Server::Stop() { state_->http.Stop(); }

@@ -11,13 +11,13 @@
 
 namespace qkv::server {
 
-/// Receives a line for the log: {"time", "level", "event", …}. Called from any thread, one call at a time.
+/// Receives a line for the log: {"time", "level", "event", …}. Called on a thread of its own, one call at a time.
 using Log = std::function<void(const io::Json&)>;
 
 class Server {
  public:
-  /// Listens at once and loads what is to be there at start. `reload` reads the configuration again at SIGHUP; empty
-  /// for none. Throws Error if the address cannot be had or a model of the start cannot be loaded.
+  /// Listens at once. `reload` reads the configuration again at SIGHUP; empty for none. Throws Error if the address
+  /// cannot be had.
   Server(ServerConfig config, Log log, std::function<ServerConfig()> reload = {});
   ~Server();
   Server(const Server&) = delete;
@@ -26,8 +26,9 @@ class Server {
   /// "http://127.0.0.1:8080"
   std::string Url() const;
   uint16_t port() const;
-  /// Serves until Stop, SIGTERM or SIGINT, and answers what has begun. A second signal calls `give_up`: a computation
-  /// that has begun cannot be stopped, but a process can end.
+  /// Loads what is to be there at start, and serves meanwhile, until Stop, SIGTERM or SIGINT; then answers what has
+  /// begun. A second signal calls `give_up`, and so does the first while models are loaded: what has begun cannot be
+  /// stopped, but a process can end. Throws Error if a model of the start cannot be loaded.
   void Run(std::function<void()> give_up = {});
   /// From any thread.
   void Stop();

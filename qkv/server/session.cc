@@ -35,7 +35,7 @@ std::string HttpDate() {
   return {text.data(), std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }
 
-// Why a request could not be read, as an answer; without a status if there is nobody to tell.
+// Why a request could not be read, as an answer; status 0 if its client has gone.
 std::pair<int, std::string_view> StatusOf(const ErrorCode& error) {
   if (error == http::error::body_limit) return {413, "the request's body is larger than this server takes"};
   if (error == http::error::header_limit) return {431, "the request's header is larger than this server takes"};
@@ -71,6 +71,7 @@ class Reply final : public Exchange {
   }
   void BeginStream(HttpResponse head) override {
     answered_ = streaming_ = true;
+    *unsent_ += std::ssize(head.body);
     session_->Post([session = session_, head = std::move(head)]() mutable { session->BeginStream(std::move(head)); });
   }
   bool Send(std::string piece) override {
@@ -94,18 +95,36 @@ class Reply final : public Exchange {
 
 }  // namespace
 
+// Cancels what is read now unless it is done in time.
+void Session::LimitReading(double seconds) {
+  late_ = false;
+  reading_.expires_after(Seconds(seconds));
+  reading_.async_wait([self = shared_from_this(), limit = ++limit_](const ErrorCode& error) {
+    if (error || self->left_ || limit != self->limit_) return;
+    self->late_ = true;
+    self->stream_.cancel();
+  });
+}
+
+void Session::EndLimit() {
+  ++limit_;  // its timer may be over already, and its handler on the way
+  reading_.cancel();
+}
+
 void Session::ReadHeader(double seconds) {
   phase_ = Phase::kIdle;
   parser_.emplace();
   parser_->header_limit(kMaxHeader);
   parser_->body_limit(static_cast<uint64_t>(state_->limits.body));
-  stream_.expires_after(Seconds(seconds));
+  stream_.expires_never();
+  LimitReading(seconds);
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnHeader(error); });
 }
 
 void Session::OnHeader(const ErrorCode& error) {
   if (left_) return;
+  EndLimit();
   ++turn_;
   request_ = {};
   request_.peer = peer_;
@@ -113,8 +132,7 @@ void Session::OnHeader(const ErrorCode& error) {
   began_ = Clock::now();
   cancelled_ = std::make_shared<std::atomic<bool>>(false);
   unsent_ = std::make_shared<std::atomic<int64_t>>(0);
-  const bool nothing = parser_->get().target().empty() && !parser_->is_header_done();
-  if (error && (nothing && error == beast::error::timeout)) return Close();  // no request had begun
+  if (error && late_ && buffer_.size() == 0) return Close();  // no request had begun
   phase_ = Phase::kReading;
   const auto& message = parser_->get();
   version_ = message.version();
@@ -160,15 +178,15 @@ void Session::OnHeader(const ErrorCode& error) {
 }
 
 void Session::ReadBody() {
-  stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  LimitReading(state_->limits.transfer_seconds);
   http::async_read(stream_, buffer_, *parser_,
                    [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnBody(error); });
 }
 
 void Session::OnBody(const ErrorCode& error) {
   if (left_) return;
+  EndLimit();
   if (error) return FailToRead(error);
-  stream_.expires_never();
   phase_ = Phase::kWorking;
   HttpRequest whole = request_;  // logs need the rest of it afterwards
   whole.body = std::move(parser_->get().body());
@@ -179,7 +197,8 @@ void Session::OnBody(const ErrorCode& error) {
   state_->hooks.handle(std::make_shared<Reply>(shared_from_this(), std::move(whole), cancelled_));
 }
 
-void Session::FailToRead(const ErrorCode& error) {
+void Session::FailToRead(ErrorCode error) {
+  if (late_) error = beast::error::timeout;
   const auto [status, why] = StatusOf(error);
   if (status == 0) return Close();
   Write(ErrorResponse(status, "invalid_request_error", why, request_.path), true);
@@ -224,7 +243,7 @@ void Session::Write(HttpResponse response, bool close_after) {
   outcome_.status = response.status;
   outcome_.sent = std::ssize(response.body);
   response_ = Message(response, close_after);
-  response_->content_length(response.body.size());
+  if (response.status != 204) response_->content_length(response.body.size());
   if (!head_only_) response_->body() = std::move(response.body);
   ErrorCode ignored;
   stream_.socket().cancel(ignored);  // Watch
@@ -276,7 +295,7 @@ void Session::BeginStream(HttpResponse head) {
   header << message.base();
   pieces_.clear();
   last_queued_ = false;
-  pieces_.push_back(std::move(header).str());
+  pieces_.push_back({std::move(header).str()});
   if (!first.empty()) {
     Queue(std::move(first), false);
   } else {
@@ -288,10 +307,12 @@ void Session::Queue(std::string piece, bool last) {
   if (left_ || last_queued_) return;
   last_queued_ = last;
   outcome_.sent += std::ssize(piece);
-  *unsent_ -= std::ssize(piece);
-  if (!piece.empty())
-    pieces_.push_back(chunked_ ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : std::move(piece));
-  if (last && chunked_) pieces_.emplace_back("0\r\n\r\n");
+  const int64_t counted = std::ssize(piece);
+  if (!piece.empty()) {
+    if (chunked_) piece = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+    pieces_.push_back({std::move(piece), counted});
+  }
+  if (last && chunked_) pieces_.push_back({"0\r\n\r\n"});
   WriteQueue();
 }
 
@@ -304,16 +325,16 @@ void Session::WriteQueue() {
     return OnWritten({}, 0, false);
   }
   sending_ = true;
-  *unsent_ += std::ssize(pieces_.front());
   stream_.expires_after(Seconds(state_->limits.transfer_seconds));
-  net::async_write(stream_, net::buffer(pieces_.front()), [self = shared_from_this()](const ErrorCode& error, size_t) {
-    self->sending_ = false;
-    if (self->left_) return;
-    *self->unsent_ -= std::ssize(self->pieces_.front());
-    self->pieces_.pop_front();
-    if (error) return self->Abort();
-    self->WriteQueue();
-  });
+  net::async_write(stream_, net::buffer(pieces_.front().bytes),
+                   [self = shared_from_this()](const ErrorCode& error, size_t) {
+                     self->sending_ = false;
+                     if (self->left_) return;
+                     *self->unsent_ -= self->pieces_.front().counted;
+                     self->pieces_.pop_front();
+                     if (error) return self->Abort();
+                     self->WriteQueue();
+                   });
 }
 
 void Session::Ended(bool client_left) {

@@ -40,7 +40,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 
   void Accept();
   void Open(tcp::socket socket);
-  void Left(Session* session);
+  void Remove(Session* session);
   void Drain();
   void Abort();  // what is not answered yet
   void EndIfDone();
@@ -68,7 +68,10 @@ inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::shared_ptr<HttpServer::State> state, tcp::socket socket)
-      : state_(std::move(state)), stream_(std::move(socket)), buffer_(kMaxHeader + (64 << 10)) {
+      : state_(std::move(state)),
+        stream_(std::move(socket)),
+        reading_(state_->context),
+        buffer_(kMaxHeader + (64 << 10)) {
     ErrorCode ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
@@ -102,12 +105,20 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   enum class Phase { kIdle, kReading, kWorking, kWriting };
 
+  // Part of a stream, framed.
+  struct Piece {
+    std::string bytes;
+    int64_t counted = 0;  // of unsent_
+  };
+
+  void LimitReading(double seconds);
+  void EndLimit();
   void ReadHeader(double seconds);
   void OnHeader(const ErrorCode& error);
   void ReadBody();
   void OnBody(const ErrorCode& error);
   void Watch();
-  void FailToRead(const ErrorCode& error);
+  void FailToRead(ErrorCode error);
   void Linger(int64_t left, Clock::time_point until);
   void OnWritten(const ErrorCode& error, size_t bytes, bool close_after);
   void WriteQueue();
@@ -115,10 +126,11 @@ class Session : public std::enable_shared_from_this<Session> {
   void Leave() {
     if (left_) return;
     left_ = true;
+    EndLimit();
     const bool counted = phase_ == Phase::kReading && outcome_.admitted;
     if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(true);
     Release();
-    state_->Left(this);
+    state_->Remove(this);
   }
   void Release() {
     state_->bodies -= reserved_;
@@ -128,6 +140,10 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::shared_ptr<HttpServer::State> state_;
   beast::tcp_stream stream_;
+  // tcp_stream's own timer closes the socket, and then there is no answering.
+  net::steady_timer reading_;
+  uint64_t limit_ = 0;  // counts its uses
+  bool late_ = false;   // the request did not arrive in time
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::string peer_;
@@ -141,7 +157,7 @@ class Session : public std::enable_shared_from_this<Session> {
   unsigned version_ = 11;
   bool keep_alive_ = false, head_only_ = false;
   std::optional<http::response<http::string_body>> response_;
-  std::deque<std::string> pieces_;  // of a stream, framed
+  std::deque<Piece> pieces_;
   bool chunked_ = false, last_queued_ = false, sending_ = false;
   Phase phase_ = Phase::kIdle;
   uint64_t turn_ = 0;  // of requests, for handlers that come late

@@ -15,7 +15,9 @@ namespace {
 // From so many images a thread on, each thread computes some of its own (app/pipeline.cc).
 constexpr int64_t kManyPerThread = 4;
 constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
-constexpr int64_t kMaxImages = 64;
+constexpr int64_t kMostRows = 64;
+// Bytes of weights that a short task reads, for each of its tokens all of them: about a second.
+constexpr double kShort = 2e10;
 
 // All tasks of a batch are of the class of its first, whose key they share.
 template <typename T>
@@ -63,7 +65,7 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
   const int64_t C = one[1], H = one[2], W = one[3], each = C * H * W;
   const int64_t threads = NumThreads(), count = std::ssize(places);
   const bool many = count >= kManyPerThread * threads;
-  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMaxImages);
+  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMostRows);
   const int64_t together = many ? std::min(rows, (count + threads - 1) / threads) : std::max(threads, rows);
   std::vector<model::Workspace<float>>& workspaces = Workspaces();
   const auto some = [&](int64_t begin, int64_t end, int thread) {
@@ -113,8 +115,8 @@ void PassTask::Run(std::span<Task* const> batch) {
 
 std::vector<Tensor<float>> PassTask::TakeResults() {
   for (size_t i = 0; i < results_.size(); ++i) {
-    Require(model::FirstNotFinite(results_[i].view().reshape({1, results_[i].size()})) < 0,
-            "image {}: the model's answer holds NaN or infinity", i + 1);
+    if (model::AllFinite(results_[i].data(), results_[i].size())) continue;
+    throw model::AnswerError(fmt::format("image {}: the model's answer holds NaN or infinity", i + 1));
   }
   return std::move(results_);
 }
@@ -148,6 +150,13 @@ std::string WriteTask::Key() const {
   return fmt::format("write {} {} {} {} {} {} {} {} {} {} {} {}", fmt::ptr(model_.get()), options_.prefix, s.max_tokens,
                      s.min_tokens, s.no_repeat_ngram, s.repetition_penalty, s.beams, s.length_penalty, s.early_stopping,
                      fmt::join(s.ends, ","), fmt::join(s.suppressed, ","), app::DescribeCrossWeights(s.cross));
+}
+
+bool WriteTask::is_short() const {
+  const model::GenerationSettings& s = options_.settings;
+  const double tokens = static_cast<double>(s.max_tokens) * static_cast<double>(s.beams) *
+                        static_cast<double>((size() + options_.together - 1) / options_.together);
+  return tokens * static_cast<double>(model_->bytes()) <= kShort;
 }
 
 void WriteTask::Run(std::span<Task* const> batch) {

@@ -23,7 +23,7 @@ class PassTask final : public Task {
   int64_t size() const override { return std::ssize(pixels_); }
   void Run(std::span<Task* const> batch) override;
 
-  /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws Error if one of an image is not finite.
+  /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws model::AnswerError if one is not finite.
   std::vector<Tensor<float>> TakeResults();
 
  private:
@@ -61,6 +61,8 @@ class WriteTask final : public Task {
   std::string Key() const override;
   TaskLabels Labels() const override { return {model_->id(), "writing"}; }
   int64_t size() const override { return std::ssize(texts_); }
+  /// By its cost: it cannot be cancelled, and a text that is written token by token stands still meanwhile.
+  bool is_short() const override;
   void Run(std::span<Task* const> batch) override;
 
   const std::vector<app::Written>& written() const { return written_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "qkv/app/embed.h"
+#include "qkv/model/finite.h"
 #include "qkv/server/images.h"
 #include "qkv/server/tasks.h"
 
@@ -21,7 +22,7 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
     app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), names[i], results[i]);
     if (model->towers() != nullptr) {
       const View<float> row(embedding.values.data(), {1, std::ssize(embedding.values)});
-      Require(model::NormaliseRows(row) < 0, "{}: its vector has no direction", names[i]);
+      if (model::NormaliseRows(row) >= 0) throw model::AnswerError(names[i] + ": its vector has no direction");
     }
     vectors.push_back(std::move(embedding.values));
   }
@@ -36,9 +37,7 @@ std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
   const bool reads_texts = model->texts() != nullptr ||
                            (model->language() != nullptr && !model->language()->checkpoint().description.decoder);
   if (!reads_texts) {
-    throw HttpError(
-        400, "invalid_request_error",
-        FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
+    BadRequest(FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
   }
   // A few at a time, between which others may be computed and the call may be cancelled.
   const auto most = static_cast<size_t>(context.config().batching.most_together);

@@ -10,7 +10,8 @@
 namespace qkv::server {
 
 /// A vector of each image: by the entry's pooling; of a model with two towers of unit length. pixels: [1, channels,
-/// height, width] of each; names: for errors. Throws Error if one is not finite, or has no direction.
+/// height, width] of each; names: for errors. Throws model::AnswerError if one is not finite, or has
+/// no direction.
 std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names);

@@ -152,6 +152,36 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   EXPECT_EQ(order, (std::vector<std::string>{"first step", "short one", "second step", "other long one"}));
 }
 
+TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
+  Engine engine({}, {});
+  std::promise<void> entered, queued;
+  std::vector<std::string> order;
+  auto long_task = std::async(std::launch::async, [&] {
+    engine.Compute(
+        {"m", "long"},
+        [&] {
+          entered.set_value();
+          queued.get_future().wait();
+          engine.GiveWay();
+          order.emplace_back("step");
+        },
+        false, kNever);
+  });
+  entered.get_future().wait();
+  std::vector<std::future<void>> others;
+  for (int i = 0; i < 2; ++i) {
+    others.push_back(std::async(std::launch::async, [&] {
+      engine.Compute(
+          {"m", "short"}, [&] { order.emplace_back("short one"); }, true, kNever);
+    }));
+  }
+  AwaitWaiting(engine, 2);
+  queued.set_value();
+  long_task.get();
+  for (std::future<void>& other : others) other.get();
+  EXPECT_EQ(order, (std::vector<std::string>{"short one", "step", "short one"}));
+}
+
 TEST(Engine, WaitsForOthersNoLongerThanItMay) {
   std::vector<size_t> batches;
   Engine engine({.most_delay = 100ms}, {});

@@ -134,11 +134,11 @@ TEST(HttpServer, NamesRequests) {
 
 TEST(HttpServer, RefusesWhatIsNotWellFormed) {
   Running running;
-  for (const std::string bytes : {"nonsense\r\n\r\n", "GET /a HTTP/7.0\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
-                                  "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-                                  "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
-                                  "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
-                                  "GET http://other/ HTTP/1.1\r\nHost: a\r\n\r\n"}) {
+  for (const std::string bytes :
+       {"nonsense\r\n\r\n", "GET /a HTTP/7.0\r\n\r\n", "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", "GET ftp://other/ HTTP/1.1\r\nHost: a\r\n\r\n"}) {
     Client client(running.port());
     client.Send(bytes);
     EXPECT_EQ(client.Read().status, 400) << bytes;
@@ -183,9 +183,14 @@ TEST(HttpServer, GivesUpSlowClients) {
   Running running({.header_seconds = 0.2, .idle_seconds = 0.2, .transfer_seconds = 0.2});
   Client header(running.port());
   header.Send("GET /a HTTP/1.1\r\nHost: a\r\n");
+  const Answer late = header.Read();
+  EXPECT_EQ(late.status, 408);
+  EXPECT_NE(late.body.find("did not arrive in time"), std::string::npos);
+  EXPECT_EQ(late.headers.at("connection"), "close");
   EXPECT_TRUE(header.IsClosed());
   Client body(running.port());
   body.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  EXPECT_EQ(body.Read().status, 408);
   EXPECT_TRUE(body.IsClosed());
   Client nothing(running.port());
   EXPECT_TRUE(nothing.IsClosed());
@@ -193,6 +198,72 @@ TEST(HttpServer, GivesUpSlowClients) {
   idle.Send(Get("/a"));
   EXPECT_EQ(idle.Read().status, 200);
   EXPECT_TRUE(idle.IsClosed());
+  running.End();
+  const std::vector<Outcome> outcomes = running.outcomes();
+  ASSERT_EQ(outcomes.size(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(outcomes[static_cast<size_t>(i)].status, 408);
+    EXPECT_FALSE(outcomes[static_cast<size_t>(i)].client_left);
+    EXPECT_EQ(outcomes[static_cast<size_t>(i)].sent, std::ssize(late.body));
+  }
+}
+
+// Its time for reading is over when it is answered: a slow answer is not cut.
+TEST(HttpServer, LimitsReadingAlone) {
+  Running running({.header_seconds = 0.1, .idle_seconds = 0.1, .transfer_seconds = 0.1});
+  running.handle = [](std::shared_ptr<Exchange> exchange) {
+    std::thread([exchange] {
+      std::this_thread::sleep_for(400ms);
+      exchange->Respond({.body = "late"});
+    }).detach();
+  };
+  Client client(running.port());
+  client.Send(Post("/a", "body"));
+  EXPECT_EQ(client.Read().body, "late");
+  client.Send(Post("/a", "body"));
+  EXPECT_EQ(client.Read().body, "late");
+}
+
+TEST(HttpServer, TakesWholeAddresses) {
+  Running running;
+  Client client(running.port());
+  client.Send("GET http://127.0.0.1/a HTTP/1.1\r\nHost: other\r\n\r\n");
+  EXPECT_EQ(client.Read().body, "/a ");
+}
+
+TEST(HttpServer, SendsNoLengthOfNoContent) {
+  Running running;
+  running.handle = [](std::shared_ptr<Exchange> exchange) { exchange->Respond({.status = 204, .type = ""}); };
+  Client client(running.port());
+  for (int i = 0; i < 2; ++i) {
+    client.Send(Get("/a"));
+    const Answer answer = client.Read();
+    EXPECT_EQ(answer.status, 204);
+    EXPECT_FALSE(answer.headers.contains("content-length"));
+  }
+}
+
+// What a slow client has not taken is bounded, and its handler is told.
+TEST(HttpServer, LimitsWhatAStreamKeeps) {
+  Running running;
+  std::promise<int> sent;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    std::thread([&sent, exchange] {
+      exchange->BeginStream({.type = "text/event-stream", .body = "data: 0\n\n"});
+      int pieces = 0;
+      while (pieces < 200 && exchange->Send(std::string(1 << 20, 'x'))) {
+        ++pieces;
+        std::this_thread::sleep_for(5ms);
+      }
+      sent.set_value(pieces);
+    }).detach();
+  };
+  Client client(running.port());
+  client.Send(Get("/a"));
+  const int pieces = sent.get_future().get();
+  EXPECT_GE(pieces, 4);
+  EXPECT_LT(pieces, 64);  // the system's own buffers take some
+  client.Close();
 }
 
 TEST(HttpServer, LimitsConnections) {

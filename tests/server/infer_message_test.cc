@@ -37,6 +37,35 @@ TEST(InferMessage, ReadsJson) {
   EXPECT_TRUE(r.outputs[1].binary);
 }
 
+TEST(InferMessage, TakesNumbersWithoutKeepingTheirJson) {
+  const auto floats = [](const std::string& shape, const std::string& data) {
+    return ParseInferRequest(Request(Input("FP32", shape, "\"data\": " + data))).inputs[0].floats;
+  };
+  EXPECT_EQ(floats("[3]", "[1, 2.5, -3]"), (std::vector<float>{1, 2.5F, -3}));
+  EXPECT_EQ(floats("[1, 2, 2]", "[1, 2, 3, 4]"), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(floats("[1, 2, 2]", "[[[1, 2], [3, 18446744073709551615]]]").size(), 4u);
+  EXPECT_EQ(floats("[0]", "[]").size(), 0u);
+  // "data" before the rest, and twice: the last counts.
+  EXPECT_EQ(ParseInferRequest(Request(R"({"inputs": [{"data": [7, 8], "data": [1], "name": "x", "datatype": "INT32",
+                                          "shape": [1]}]})"))
+                .inputs[0]
+                .numbers,
+            std::vector<int64_t>{1});
+  std::string many = "[0";
+  for (int i = 1; i < 200'000; ++i) many += ",0";
+  EXPECT_EQ(floats("[200000]", many + "]").size(), 200'000u);
+  for (const std::string data :
+       {"[[1, 2], [3]]", "[1, [2, 3]]", "[[1, 2], 3]", "[1, null, 2]", "[{}, 1, 2]", "[1, \"2\", 3]", "[[1], [2], [3]]",
+        "{\"a\": [1, 2, 3]}", "[[[[[[[[[1,2,3]]]]]]]]]", "[true, 1, 2]", "7"}) {
+    EXPECT_THROW(floats("[3]", data), HttpError) << data;
+  }
+  // Beside tensors there are as few values as in any request.
+  std::string parameters = R"({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}], "x": [0)";
+  for (int i = 1; i < 70'000; ++i) parameters += ",0";
+  EXPECT_NE(ErrorMessage([&] { ParseInferRequest(Request(parameters + "]}")); }).find("more than 65536 values"),
+            std::string::npos);
+}
+
 TEST(InferMessage, ReadsBytes) {
   const float numbers[2] = {1.5F, -2};
   std::string bytes(8, '\0');

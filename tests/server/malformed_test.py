@@ -54,6 +54,13 @@ def broken_http():
         for path in ("/v1/classify", "/health", "/v2"):
             yield http(method, path)
     yield http("GET", "/v1/classify")
+    yield http("GET", "ftp://127.0.0.1/health")
+    yield http("GET", "http://evil.example/health")
+    yield http("GET", "http://user@127.0.0.1/health")
+    yield http("GET", "/health?a=1&a=2")
+    yield http("POST", "/v1/classify?top=1&top=2", IMAGE, [("Content-Type", "image/png")])
+    yield http("POST", "/v1/classify?tops=1", IMAGE, [("Content-Type", "image/png")])
+    yield http("POST", "/v1/generate?model=gpt2", IMAGE, [("Content-Type", "image/png")])
     yield http("GET", "/health", headers=[("Host", "evil.example")])[:0] + \
         b"GET /health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
     yield http("GET", "/health", headers=[("Origin", "https://evil.example")])
@@ -67,6 +74,7 @@ def broken_json():
     texts = [b"", b"{", b"[]", b"null", b"7", b'"x"', b"{}", b"{]", b'{"a":}', b"{'a':1}", b"\xff\xfe{}", b'{"model": "\xff"}',
              b"[" * 100000, b'{"a":' * 70 + b"1" + b"}" * 70, b'{"a": 1e999}', b"\x00{}", b'{"model": 7}',
              b'{"model": "nothing"}', b'{"model": ["digits"]}', b'{"model": {}, "x": 1}']  # fmt: skip
+    texts += [b'{"no_such_field": 1}', b'{"input": [' + b"[]," * 70000 + b"[]]}", b'{"a": ' + b"[" * 70 + b"]" * 70 + b"}"]
     for path in posts:
         for text in texts:
             yield as_json(path, text, raw=True)
@@ -152,7 +160,8 @@ def wrong_tensors():
     for change in ({"name": 7}, {"name": "x"}, {"datatype": "FP64"}, {"datatype": None}, {"shape": []}, {"shape": [784]},
                    {"shape": [-1, 1, 28, 28]}, {"shape": [2**62, 4, 28, 28]}, {"shape": "x"}, {"shape": [1.5]}, {"data": []},
                    {"data": [0] * 783}, {"data": [0] * 785}, {"data": ["x"] * 784}, {"data": [[0] * 784]}, {"data": {}},
-                   {"data": [1e300] * 784}, {"shape": [0, 1, 28, 28], "data": []}, {"parameters": []},
+                   {"data": [1e300] * 784}, {"data": [1e30] * 784}, {"data": [[[[0] * 28] * 27 + [[0] * 27]]]}, {"data": [{}] * 784},
+                   {"data": [None] * 784}, {"shape": [0, 1, 28, 28], "data": []}, {"parameters": []},
                    {"parameters": {"shared_memory_region": "x"}}, {"parameters": {"binary_data_size": 784}},
                    {"parameters": {"binary_data_size": -1}}, {"parameters": {"binary_data_size": "x"}}):  # fmt: skip
         yield as_json("/v2/models/digits/infer", {"inputs": [{**good, **change}]})

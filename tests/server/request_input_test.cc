@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "qkv/model/finite.h"
 #include "qkv/report/base64.h"
 #include "tests/support/errors.h"
 
@@ -14,8 +15,12 @@ HttpRequest Request(const std::string& type, const std::string& body, const std:
   ParseTarget(target, &request);
   return request;
 }
+const FieldNames kNames = {"image", "a", "b", "c", "d", "e", "f", "top", "rollout", "threshold", "name"};
+
+// Its images are its own.
 RequestInput Json(const std::string& body, const std::string& target = "/x") {
-  return RequestInput(Request("application/json; charset=utf-8", body, target));
+  const HttpRequest request = Request("application/json; charset=utf-8", body, target);
+  return RequestInput(request, kNames);
 }
 
 TEST(Base64, IsDecodedAsStrictlyAsItMust) {
@@ -43,8 +48,8 @@ TEST(RequestInput, ReadsJson) {
   EXPECT_FALSE(input.Has("f"));
   EXPECT_EQ(input.Integer("missing", 7, 0, 10), 7);
   ASSERT_EQ(input.images().size(), 1u);
-  EXPECT_EQ(input.images()[0].bytes, "xy");
-  EXPECT_EQ(Json(R"({"images": ["eHk=", "eHo="]})").images()[1].bytes, "xz");
+  EXPECT_EQ(input.images()[0].bytes(), "xy");
+  EXPECT_EQ(Json(R"({"images": ["eHk=", "eHo="]})").images()[1].bytes(), "xz");
 }
 
 TEST(RequestInput, IsStrictAboutJsonsTypes) {
@@ -60,23 +65,27 @@ TEST(RequestInput, IsStrictAboutJsonsTypes) {
 }
 
 TEST(RequestInput, ReadsAnImageWithAQuery) {
-  const RequestInput input(Request("image/png", "bytes", "/x?top=3&rollout=true&threshold=0.25&name=a%20b+c"));
+  const HttpRequest request = Request("image/png", "bytes", "/x?top=3&rollout=true&threshold=0.25&name=a%20b+c");
+  const RequestInput input(request, kNames);
   EXPECT_EQ(input.Integer("top", 1, 0, 10), 3);
   EXPECT_TRUE(input.Flag("rollout"));
   EXPECT_EQ(input.Number("threshold", 1, 0, 1), 0.25);
-  EXPECT_EQ(input.RequireImages()[0].bytes, "bytes");
+  EXPECT_EQ(input.RequireImages()[0].bytes(), "bytes");
   EXPECT_THROW(input.Integer("name", 1, 0, 10), HttpError);
   EXPECT_THROW(input.Flag("name"), HttpError);
-  EXPECT_EQ(RequestInput(Request("application/octet-stream", "bytes")).images().size(), 1u);
+  const HttpRequest other = Request("application/octet-stream", "bytes");
+  EXPECT_EQ(RequestInput(other, kNames).images().size(), 1u);
+  EXPECT_THROW(RequestInput(other, {"top"}), HttpError);  // without images
 }
 
 TEST(RequestInput, ReadsAForm) {
-  const RequestInput input(
+  const HttpRequest request =
       Request("multipart/form-data; boundary=b",
               "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\n\r\nxy\r\n"
-              "--b\r\nContent-Disposition: form-data; name=\"top\"\r\n\r\n4\r\n--b--\r\n"));
+              "--b\r\nContent-Disposition: form-data; name=\"top\"\r\n\r\n4\r\n--b--\r\n");
+  const RequestInput input(request, kNames);
   EXPECT_EQ(input.Integer("top", 1, 0, 10), 4);
-  EXPECT_EQ(input.images()[0].name, "7.png");
+  EXPECT_EQ(input.images()[0].name(), "7.png");
 }
 
 TEST(RequestInput, RefusesWhatItCannotTake) {
@@ -94,11 +103,50 @@ TEST(RequestInput, RefusesWhatItCannotTake) {
   EXPECT_EQ(Json(io::Json{{"images", std::vector<std::string>(256, "eHk=")}}.dump()).RequireImages().size(), 256u);
   EXPECT_THROW(Json(io::Json{{"images", std::vector<std::string>(257, "eHk=")}}.dump()).RequireImages(), HttpError);
   try {
-    RequestInput(Request("text/html", "x"));
+    const HttpRequest request = Request("text/html", "x");
+    RequestInput(request, kNames);
     FAIL();
   } catch (const HttpError& error) {
     EXPECT_EQ(error.status(), 415);
   }
+}
+
+TEST(RequestInput, NamesFieldsThatItDoesNotKnow) {
+  EXPECT_NE(ErrorMessage([] { Json(R"({"tops": 3})"); }).find("tops: there is no such field; there are model, image"),
+            std::string::npos);
+  EXPECT_THROW(Json("{}", "/x?tops=3"), HttpError);
+  EXPECT_THROW(RequestInput(io::Json{{"tops", 3}}, {"top"}), HttpError);
+  EXPECT_TRUE(Json(R"({"model": "m", "images": []})").images().empty());
+}
+
+TEST(RequestInput, TakesOneOfSomeTexts) {
+  EXPECT_EQ(Json("{}").Choice("a", {"json", "png"}), "json");
+  EXPECT_EQ(Json(R"({"a": "png"})").Choice("a", {"json", "png"}), "png");
+  EXPECT_NE(ErrorMessage([] {
+              Json(R"({"a": "gif"})").Choice("a", {"json", "png"});
+            }).find("a: expected json or png"),
+            std::string::npos);
+}
+
+TEST(RequestInput, LimitsValuesAndNotTexts) {
+  std::string many = R"({"a": [[])";
+  for (size_t i = 0; i <= kMaxValues; ++i) many += ",[]";
+  EXPECT_NE(ErrorMessage([&] { Json(many + "]}"); }).find("more than 65536 values"), std::string::npos);
+  EXPECT_THROW(Json("{\"a\":" + std::string(64, '[') + std::string(64, ']') + "}"), HttpError);
+  const std::string image(size_t{24} << 20, 'A');
+  EXPECT_EQ(Json(R"({"image": ")" + image + "\"}").images()[0].bytes().size(), size_t{18} << 20);
+}
+
+TEST(Errors, AreInTheWordsOfRequests) {
+  const auto said = [](const std::string& message) { return std::string(AsHttpError(Error(message)).what()); };
+  EXPECT_EQ(said("--layer: expected numbers"), "layers: expected numbers");
+  EXPECT_EQ(said("attend: --discard and --start belong to --rollout"), "attend: discard and start belong to rollout");
+  EXPECT_EQ(said("give --target, or more --tokens"), "give target, or more max_tokens");
+  EXPECT_EQ(said("for classes of whole images try: qkv classify"), "for classes of whole images try: /v1/classify");
+  EXPECT_EQ(said("a -- b --- c a--layer --"), "a -- b --- c a--layer --");
+  EXPECT_EQ(AsHttpError(Error("x")).status(), 400);
+  EXPECT_EQ(AsHttpError(HttpError(413, "t", "--layer")).status(), 413);
+  EXPECT_EQ(AsHttpError(model::AnswerError("NaN")).status(), 500);
 }
 
 TEST(Target, IsDecoded) {
@@ -107,10 +155,23 @@ TEST(Target, IsDecoded) {
   EXPECT_EQ(request.path, "/a/b/c");
   EXPECT_EQ(request.query["x"], "A");
   EXPECT_EQ(request.query["y"], "");
-  for (const std::string wrong : {"", "a", "*", "http://a/b", "/%", "/%zz", "/a b", "/%00", "/a#b"}) {
+  for (const std::string wrong : {"", "a", "*", "ftp://a/b", "http://u@a/b", "http:/b", "a:80", "http://", "http:///b",
+                                  "http://a b/", "http://a#b", "/x?a=1&a=2", "/%", "/%zz", "/a b", "/%00", "/a#b"}) {
     HttpRequest other;
     EXPECT_THROW(ParseTarget(wrong, &other), HttpError) << wrong;
   }
+}
+
+TEST(Target, MayBeAWholeAddress) {
+  HttpRequest request;
+  request.headers["host"] = "other";
+  ParseTarget("http://name:81/a%20b?y=1", &request);
+  EXPECT_EQ(request.path, "/a b");
+  EXPECT_EQ(request.query["y"], "1");
+  EXPECT_EQ(request.Header("host"), "name:81");
+  ParseTarget("https://name?x=2", &request);
+  EXPECT_EQ(request.path, "/");
+  EXPECT_EQ(request.Header("host"), "name");
 }
 
 TEST(Errors, UnderV2AreTexts) {

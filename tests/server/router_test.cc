@@ -44,7 +44,7 @@ TEST(ImageMemory, IsBoundedForOneRequestAndForAll) {
   ImageMemory first(all, 100);
   const auto status = [](ImageMemory& memory, int64_t bytes) {
     try {
-      memory.Take(bytes);
+      memory.Reserve(bytes);
     } catch (const HttpError& error) {
       return error.status();
     }
@@ -59,7 +59,7 @@ TEST(ImageMemory, IsBoundedForOneRequestAndForAll) {
     EXPECT_EQ(all, 100);
   }
   EXPECT_EQ(all, 60);
-  first.GiveBack(50);
+  first.Release(50);
   EXPECT_EQ(status(first, 90), 200);
 }
 

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -46,6 +47,8 @@ class Server:
             self.process.wait()
             raise RuntimeError(self.logged())
         self.port = int(self.url.rsplit(":", 1)[1])
+        while self.process.poll() is None and self.call("GET", "/v2/health/ready")[0] == 503:
+            time.sleep(0.05)
 
     def logged(self):
         self.log.seek(0)

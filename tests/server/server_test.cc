@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
+#include "qkv/report/base64.h"
 #include "tests/server/client.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -25,7 +30,7 @@ class RunningServer {
               return config;
             }(),
             [this](const io::Json& line) { log_.push_back(line); }),
-        thread_([this] { server_.Run(); }) {}
+        thread_([this] { failure_ = ErrorMessage([this] { server_.Run(); }); }) {}
   ~RunningServer() { End(); }
 
   void End() {
@@ -34,6 +39,11 @@ class RunningServer {
     thread_.join();
   }
   Server& server() { return server_; }
+  /// Waits until it has ended by itself; why, or an empty text.
+  std::string Failure() {
+    thread_.join();
+    return failure_;
+  }
   uint16_t port() const { return server_.port(); }
   /// Of a server that has ended.
   const std::vector<io::Json>& log() const { return log_; }
@@ -46,12 +56,19 @@ class RunningServer {
 
  private:
   std::vector<io::Json> log_;  // written by one thread at a time
+  std::string failure_;
   Server server_;
   std::thread thread_;
 };
 
 std::string Get(std::string_view path, std::string_view more = "") {
   return fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", path, more);
+}
+std::string PostJson(std::string_view path, const io::Json& json) {
+  const std::string body = json.dump();
+  return fmt::format(
+      "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", path,
+      body.size(), body);
 }
 std::string Classify(int images = 1) {
   const std::string image = ReadFile(SourceFolder() / "examples/digits/7-black.png");
@@ -175,6 +192,98 @@ TEST(Server, GivesUpWhatTakesTooLong) {
   EXPECT_TRUE(answer.status == 503 || answer.status == 200) << answer.status;
 }
 
+// The time of a stream begins again with each of its pieces.
+TEST(Server, LimitsTheSilenceOfAStream) {
+  ServerConfig config;
+  config.request_seconds = 1;
+  config.models = {{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()}};
+  RunningServer running(config);
+  const std::vector<std::string> texts(1500, "The house is green.");
+  const auto start = std::chrono::steady_clock::now();
+  const Answer answer = running.Call(
+      PostJson("/v1/translate", {{"text", texts}, {"stream", true}, {"max_tokens", 40}, {"min_tokens", 40}}));
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(took, std::chrono::milliseconds(1200)) << "too short to tell";
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body.substr(answer.body.size() - 200);
+}
+
+TEST(Server, IsThereWhileModelsAreLoaded) {
+  ServerConfig config;
+  config.models = {{.id = "digits", .at_start = true}};
+  RunningServer running(config);
+  EXPECT_EQ(running.Call(Get("/health")).status, 200);
+  int status = 503;
+  for (int i = 0; i < 200 && status == 503; ++i) {
+    status = running.Call(Get("/v2/health/ready")).status;
+    if (status == 503) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(status, 200);
+}
+
+// A model whose numbers are broken is not the client's fault.
+TEST(Server, SaysWhenAModelIsBroken) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(SourceFolder() / "models/digits", folder / "broken");
+  const std::filesystem::path file = folder / "broken" / "model.safetensors";
+  std::string bytes = ReadFile(file);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const io::Json tensors = io::Json::parse(bytes.substr(8, header));
+  const std::vector<size_t> place = tensors["norm.weight"]["data_offsets"];
+  for (size_t at = place[0]; at < place[1]; at += sizeof(float)) {
+    const float huge = 3e38F;  // finite, as a file's weights must be
+    std::memcpy(bytes.data() + 8 + header + at, &huge, sizeof(huge));
+  }
+  std::ofstream(file, std::ios::binary) << bytes;
+  ServerConfig config;
+  config.models = {{.id = "broken", .path = (folder / "broken").string()}};
+  RunningServer running(config);
+  const Answer answer = running.Call(Classify());
+  EXPECT_EQ(answer.status, 500) << answer.body;
+  EXPECT_NE(answer.body.find("NaN or infinity"), std::string::npos);
+  running.End();
+  EXPECT_TRUE(std::any_of(running.log().begin(), running.log().end(),
+                          [](const io::Json& line) { return line["event"] == "fault"; }));
+}
+
+TEST(Server, SaysWhichFieldIsWrong) {
+  RunningServer running;
+  const std::string file = ReadFile(SourceFolder() / "examples/digits/7-black.png");
+  const std::string image = report::Base64(std::as_bytes(std::span(file)));
+  const auto says = [&](const io::Json& fields, std::string_view what, std::string_view path) {
+    io::Json json = fields;
+    json["image"] = image;
+    const Answer answer = running.Call(PostJson(path, json));
+    return answer.status == 400 && answer.body.find(what) != std::string::npos ? "" : answer.body;
+  };
+  EXPECT_EQ(says({{"layers", 9}}, "\"layers: expected", "/v1/attention"), "");
+  EXPECT_EQ(says({{"tops", 3}}, "tops: there is no such field", "/v1/classify"), "");
+  EXPECT_EQ(says(io::Json::object(), "try: /v1/classify", "/v1/detect"), "");
+  EXPECT_EQ(running.Call(PostJson("/v1/classify?top=1&top=2", {{"image", image}})).status, 400);
+}
+
+// Each pass but the last has a copy of the pixels, which counts.
+TEST(Server, CountsTheCopiesOfPixels) {
+  ServerConfig config;
+  config.image_bytes = 2 * 28 * 28 * 4;
+  RunningServer running(config);
+  const auto status = [&](std::initializer_list<const char*> names) {
+    io::Json outputs = io::Json::array();
+    for (const char* name : names) outputs.push_back({{"name", name}});
+    return running
+        .Call(PostJson("/v2/models/digits/infer", {{"inputs",
+                                                    {{{"name", "pixels"},
+                                                      {"datatype", "FP32"},
+                                                      {"shape", {1, 1, 28, 28}},
+                                                      {"data", std::vector<float>(784, 0.5F)}}}},
+                                                   {"outputs", outputs}}))
+        .status;
+  };
+  EXPECT_EQ(status({"logits"}), 200);
+  EXPECT_EQ(status({"logits", "tokens"}), 200);
+  EXPECT_EQ(status({"logits", "tokens", "embedding"}), 413);
+}
+
 TEST(Server, SaysWhichModelCannotBeLoaded) {
   ServerConfig config;
   config.models = {{.id = "broken", .path = (SourceFolder() / "tests/golden/README.md").string()}};
@@ -183,7 +292,8 @@ TEST(Server, SaysWhichModelCannotBeLoaded) {
   EXPECT_EQ(answer.status, 503);
   EXPECT_NE(answer.body.find("broken"), std::string::npos);
   config.models[0].at_start = true;
-  EXPECT_NE(ErrorMessage([&] { RunningServer other(config); }), "");
+  RunningServer other(config);
+  EXPECT_NE(other.Failure().find("broken"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,42 @@
+// Lines for the log, written on a thread of their own: whoever reads them slowly stops no request.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "qkv/io/json.h"
+
+namespace qkv::server {
+
+class LogWriter {
+ public:
+  /// `write` is called with one line after the other; empty: nothing is written.
+  explicit LogWriter(std::function<void(const io::Json&)> write);
+  /// Writes what waits.
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+
+  /// From any thread, and never waits. While 10,000 lines wait further ones are left out, and a line says how many:
+  /// {"level": "warning", "event": "dropped", "lines"}.
+  void Write(io::Json line);
+  /// Waits until all lines before it are written.
+  void Flush();
+
+ private:
+  void Work();
+
+  const std::function<void(const io::Json&)> write_;
+  std::mutex mutex_;
+  std::condition_variable changed_, written_;
+  std::deque<io::Json> lines_;
+  int64_t dropped_ = 0;
+  bool writing_ = false, stopped_ = false;
+  std::thread thread_;  // the last member: it uses the others
+};
+
+}  // namespace qkv::server

@@ -1,0 +1,52 @@
+#include "qkv/server/log_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <vector>
+
+namespace qkv::server {
+namespace {
+
+TEST(LogWriter, WritesInOrder) {
+  std::vector<int> numbers;
+  {
+    LogWriter log([&](const io::Json& line) { numbers.push_back(line["n"]); });
+    for (int i = 0; i < 100; ++i) log.Write({{"n", i}});
+    log.Flush();
+    EXPECT_EQ(numbers.size(), 100u);
+    log.Write({{"n", 100}});
+  }
+  for (int i = 0; i <= 100; ++i) EXPECT_EQ(numbers[static_cast<size_t>(i)], i);
+}
+
+// Write does not wait for a reader that stands still, and keeps a bounded number of lines.
+TEST(LogWriter, WaitsForNoReader) {
+  std::promise<void> open;
+  std::shared_future<void> opened = open.get_future().share();
+  std::vector<io::Json> lines;
+  LogWriter log([&](const io::Json& line) {
+    opened.wait();
+    lines.push_back(line);
+  });
+  for (int i = 0; i < 30'000; ++i) log.Write({{"n", i}});
+  open.set_value();
+  log.Flush();
+  EXPECT_LE(lines.size(), 10'001u);
+  log.Write({{"n", -1}});
+  log.Flush();
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_EQ(lines.back()["n"], -1);
+  const io::Json& note = lines[lines.size() - 2];
+  EXPECT_EQ(note["event"], "dropped");
+  EXPECT_GE(note["lines"], 19'999);
+}
+
+TEST(LogWriter, MayHaveNoReader) {
+  LogWriter log({});
+  log.Write({{"n", 1}});
+  log.Flush();
+}
+
+}  // namespace
+}  // namespace qkv::server

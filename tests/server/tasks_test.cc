@@ -1,0 +1,44 @@
+// Work on the images and texts of requests: when it is cancelled, and when it is short.
+#include "qkv/server/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include "qkv/core/file.h"
+#include "qkv/server/images.h"
+#include "tests/support/files.h"
+
+namespace qkv::server {
+namespace {
+
+TEST(PixelsOf, AsksBetweenImagesWhetherItIsCancelled) {
+  ServerConfig config;
+  config.models = {{.id = "digits"}};
+  Context context(config, [](const std::string&, std::string_view, const std::string&) {});
+  const auto model = context.models().Get("digits");
+  const std::string file = ReadFile(SourceFolder() / "examples/digits/7-black.png");
+  const std::vector<Upload> images(5, Upload("7.png", std::string_view(file)));
+  int asked = 0, last = 2;
+  Call call{.cancelled = [&] { return ++asked > last; }};
+  call.memory = std::make_shared<ImageMemory>(context.image_bytes, int64_t{1} << 30);
+  EXPECT_THROW(PixelsOf(context, call, *model->image(), images), Cancelled);
+  EXPECT_EQ(asked, 3);
+  last = 100;
+  EXPECT_EQ(PixelsOf(context, call, *model->image(), images).size(), 5u);
+}
+
+TEST(WriteTask, IsShortByItsCost) {
+  const ModelEntry entry{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()};
+  const auto model = std::make_shared<const LoadedModel>(entry, app::Note());
+  const auto is_short = [&](int64_t tokens, int64_t beams) {
+    app::WritingOptions options;
+    options.settings.max_tokens = tokens;
+    options.settings.beams = beams;
+    return WriteTask(model, {"The house is green."}, options).is_short();
+  };
+  EXPECT_TRUE(is_short(50, 4));
+  EXPECT_FALSE(is_short(1'000'000, 1));
+  EXPECT_FALSE(is_short(100'000, 64));
+}
+
+}  // namespace
+}  // namespace qkv::server
