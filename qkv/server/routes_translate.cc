@@ -29,7 +29,7 @@ Rewriting ParseRewriting(Context& context, const RequestInput& input, std::strin
   if (r.texts.empty() || r.texts.size() > kMostTexts) {
     throw HttpError(400, "invalid_request_error", "text: expected a text, or a list of 1 to 2,048 texts");
   }
-  r.model = TextModelOf(context, input, task == "translate" ? app::kTranslator : app::kSummarizer);
+  r.model = TextModelOf(context, call, input, task == "translate" ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
   if (!language.model().has_decoder() || !language.model().has_encoder()) {
     throw HttpError(
