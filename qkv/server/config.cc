@@ -71,7 +71,7 @@ class Reader {
     Require(!root.IsNull(), "{}: expected keys with values, such as port: 8080; the file is empty", file_.string());
     ServerConfig c;
     const auto words = [&](std::vector<std::string>& to) {
-      return [this, &to](const YAML::Node& node) { to = Words(node); };
+      return [&to](const YAML::Node& node) { to = Words(node); };
     };
     Map(root, "",
         {{"address", [&](const YAML::Node& n) { c.address = Word(n); }},
@@ -206,8 +206,8 @@ class Reader {
       } catch (const Error& error) {
         const std::string what = error.what();
         if (what.starts_with(file_.string())) throw;
-        // Nothing has no place.
-        FailAt(value.Mark().is_null() ? key : value, prefix + name + ": " + what);
+        // A value that is missing has the place of what follows.
+        FailAt(value.IsNull() ? key : value, prefix + name + ": " + what);
       }
     }
   }

@@ -58,8 +58,7 @@ models:
     labels: names.txt
     revision: "3"
     at_start: true
-  - path: english-italian
-)");
+  - path: )" + (SourceFolder() / "models/english-italian").string());
   EXPECT_EQ(c.address, "0.0.0.0");
   EXPECT_EQ(c.port, 9000);
   EXPECT_EQ(c.api_key, "secret");
@@ -92,7 +91,7 @@ models:
   EXPECT_EQ(c.models[0].revision, "3");
   EXPECT_TRUE(c.models[0].at_start);
   EXPECT_EQ(c.models[1].id, "english-italian");
-  EXPECT_EQ(c.models[1].path, "english-italian") << "a model that comes with qkv";
+  EXPECT_EQ(c.models[1].path, (SourceFolder() / "models/english-italian").string());
 }
 
 TEST_F(ServerConfigFile, PathsAreBesideIt) {
