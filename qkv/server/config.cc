@@ -157,7 +157,9 @@ class Reader {
   std::string Path(const std::string& given) const {
     const std::filesystem::path beside = folder_ / given;
     std::error_code ignored;
+    if (given.empty()) return given;
     if (std::filesystem::exists(beside, ignored)) return beside.string();
+    if (given == "digits") return {};  // the model in the program
     Require(std::filesystem::exists(app::FindModel(given), ignored),
             "no such file or folder, nor an id in the hub's cache: \"{}\"", given);
     return given;

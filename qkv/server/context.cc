@@ -109,13 +109,11 @@ Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const
   return pixels;
 }
 
-Levels Context::levels() const {
+Levels Context::levels() {
   Levels levels{.active = active, .waiting = engine_.WaitingByModel()};
-  for (const ModelStatus& status : models_.List()) {
-    levels.waiting.try_emplace(status.entry.id, 0);
-    levels.models += status.loaded;
-    levels.model_bytes += status.bytes;
-  }
+  for (const ModelEntry& entry : models_.Entries()) levels.waiting.try_emplace(entry.id, 0);
+  const Models::Usage usage = models_.usage();
+  levels.models = usage.models, levels.model_bytes = usage.bytes;
   return levels;
 }
 

@@ -43,7 +43,7 @@ class Context {
   /// The model's input of an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
 
-  Levels levels() const;
+  Levels levels();
   /// Requests from their header to the end of their answer.
   std::atomic<int64_t> admitted{0};
   /// Requests in their handlers.

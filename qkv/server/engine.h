@@ -45,7 +45,7 @@ struct EngineOptions {
   std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
 };
 
-/// What became of a batch, for counters.
+/// Sizes and times of a batch, for counters.
 struct BatchReport {
   TaskLabels labels;
   int64_t tasks = 0, size = 0;  // size: images or texts
@@ -103,7 +103,7 @@ class Engine {
   std::thread thread_;
 };
 
-/// Nobody waits for the result any more.
+/// Thrown to a caller whose request has ended or timed out before its result.
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override { return "cancelled"; }

@@ -57,9 +57,10 @@ struct Metrics::Families {
       Make(registry, prometheus::BuildGauge(), "qkv_queue_depth", "Tasks that wait for the engine.");
   prometheus::Gauge& models =
       Make(registry, prometheus::BuildGauge(), "qkv_models_loaded", "Models in memory.").Add({});
-  prometheus::Gauge& model_bytes = Make(registry, prometheus::BuildGauge(), "qkv_model_bytes",
-                                        "Memory of their weights, and of what the explorer derives of them.")
-                                       .Add({});
+  prometheus::Gauge& model_bytes =
+      Make(registry, prometheus::BuildGauge(), "qkv_model_bytes",
+           "Memory of models: their weights, what the explorer derives of them, unloaded ones still in use.")
+          .Add({});
   std::mutex mutex;                                     // of the gauges by model
   std::map<std::string, prometheus::Gauge*> of_models;  // in `waiting`
 };

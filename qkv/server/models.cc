@@ -215,13 +215,19 @@ void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
 
 // What is taken but for the slot's own reservation. The caller holds the lock.
 int64_t Models::BytesBeside(const Slot& slot) {
+  int64_t bytes = BytesInUse();
+  for (const std::shared_ptr<Slot>& other : loading_) bytes += other.get() == &slot ? 0 : other->reserved;
+  return bytes;
+}
+
+// Without reservations. The caller holds the lock.
+int64_t Models::BytesInUse() {
   std::erase_if(departed_, [](const Departed& gone) { return gone.object.expired(); });
   int64_t bytes = 0;
   for (const Departed& gone : departed_) bytes += gone.bytes;
   for (const std::shared_ptr<Slot>& other : slots_) {
     bytes += (other->model ? other->model->bytes() : 0) + other->derived_bytes;
   }
-  for (const std::shared_ptr<Slot>& other : loading_) bytes += other.get() == &slot ? 0 : other->reserved;
   return bytes;
 }
 
@@ -303,6 +309,14 @@ std::vector<ModelStatus> Models::List() const {
 ModelStatus Models::Status(const std::string& id) const {
   const Lock lock(mutex_);
   return StatusOf(*Find(id, /*listed_only=*/true));
+}
+
+Models::Usage Models::usage() {
+  const Lock lock(mutex_);
+  Usage usage;
+  for (const std::shared_ptr<Slot>& slot : slots_) usage.models += slot->model != nullptr;
+  usage.bytes = BytesInUse();
+  return usage;
 }
 
 void Models::Replace(std::vector<ModelEntry> entries) {

@@ -63,6 +63,11 @@ class Models final : public explore::ModelSource {
   std::vector<ModelStatus> List() const;
   /// One of them. Throws HttpError 404.
   ModelStatus Status(const std::string& id) const;
+  /// Models in memory, also unlisted ones, and all bytes that they take: loaded, derived of them, unloaded but in use.
+  struct Usage {
+    int64_t models = 0, bytes = 0;
+  };
+  Usage usage();
   /// Takes over another list. Models whose entry is the same stay loaded, those to be there at start are loaded;
   /// requests keep what they have.
   void Replace(std::vector<ModelEntry> entries);
@@ -126,6 +131,7 @@ class Models final : public explore::ModelSource {
   std::shared_ptr<const LoadedModel> LoadWithin(const std::shared_ptr<Slot>& slot, Events& events);
   void Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events);
   int64_t BytesBeside(const Slot& slot);
+  int64_t BytesInUse();
   bool DropOldest(const Slot& slot, bool own_model, Events& events);
   void DropModel(Slot& slot);
   void DropDerived(Slot& slot);

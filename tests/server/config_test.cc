@@ -98,6 +98,8 @@ TEST_F(ServerConfigFile, PathsAreBesideIt) {
   std::filesystem::create_directories(folder_ / "model");
   EXPECT_EQ(Read("models: [{path: model}]").models[0].path, (folder_ / "model").string());
   EXPECT_EQ(Read("models: [{id: digits}]").models[0].path, "");
+  EXPECT_EQ(Read("models: [{path: digits}]").models[0].path, "");
+  EXPECT_EQ(Read("models: [{path: digits}]").models[0].id, "digits");
 }
 
 TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
