@@ -61,13 +61,13 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
                     "Content-Type: expected application/json or application/octet-stream");
   }
   HttpResponse response{.type = std::string(kPackets)};
+  const std::string& body = call.request().body;
+  const explore::Packet request =
+      body.empty() ? explore::Packet() : explore::Decode(std::as_bytes(std::span<const char>(body)));
   if (name == "models") {
     response.body = explore::Encode(state.explorer.Models());
     return response;
   }
-  const std::string& body = call.request().body;
-  const explore::Packet request =
-      body.empty() ? explore::Packet() : explore::Decode(std::as_bytes(std::span<const char>(body)));
   // Loaded here, so that the engine does not wait for it.
   const std::shared_ptr<const LoadedModel> model = state.explorer.Load(request, call.cancelled);
   call.model = model->id();
