@@ -243,9 +243,12 @@ class Inference {
     outputs_["tokens"] = Floats("tokens", {std::ssize(pixels), one[0], one[1]}, std::move(values));
   }
 
-  static std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) {
+  std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) const {
     std::vector<Tensor<float>> copies;
-    for (const Tensor<float>& tensor : tensors) copies.push_back(tensor.Clone());
+    for (const Tensor<float>& tensor : tensors) {
+      call_.memory->Take(tensor.size() * static_cast<int64_t>(sizeof(float)));
+      copies.push_back(tensor.Clone());
+    }
     return copies;
   }
 
