@@ -34,6 +34,9 @@ std::vector<server::ModelEntry> ShippedModels() {
 }
 
 server::ServerConfig ConfigOf(const Options& options) {
+  Require(
+      options.dtype.empty() || !options.models.empty(),
+      "--dtype is the precision of the models of -m, and there is none; in a file (--config) each model has its own");
   server::ServerConfig config;
   if (!options.config.empty()) config = server::ReadServerConfig(options.config);
   for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, options.dtype));
@@ -66,8 +69,8 @@ void RegisterServe(Command app, int* exit_code) {
   const Command command = app.AddCommand("serve", "Answer over HTTP: embeddings, classes, attention, texts");
   AddServedModels(
       command, &options->models,
-      "A model to offer, by its folder or hub id; ID=PATH gives it a name. Several may be given; without any "
-      "the models that come with qkv");
+      "A model to offer, by its folder, hub id or the name of one that comes with qkv (digits, english-italian, …); "
+      "ID=PATH gives it a name. Several may be given; without any those that come with qkv");
   command.AddOption("--config", &options->config, "Models, limits and keys from a YAML file (docs/server.md)")
       .TypeName("FILE");
   command.AddOption("--address", &options->address, "Address to listen on (default: 127.0.0.1, this machine alone)")

@@ -14,7 +14,7 @@ constexpr std::array kKinds = {EditKind::kSymmetry, EditKind::kRank, EditKind::k
                                EditKind::kToken};
 
 // More changes than anyone makes by hand; each is a pass over heads.
-constexpr size_t kMostEdits = 256;
+constexpr size_t kMaxEdits = 256;
 
 EditKind ParseKind(const std::string& name) {
   for (const EditKind kind : kKinds) {
@@ -88,8 +88,8 @@ std::vector<std::string> PossibleEdits(const model::VitConfig& config) {
 Edits::Edits(const io::Json& list, const model::VitConfig& config)
     : depth_(config.depth), heads_a_block_(config.block.attention.heads) {
   if (list.is_null()) return;
-  Require(list.is_array() && list.size() <= kMostEdits, "edits: expected a list of at most {} edits, got {}",
-          kMostEdits, list.is_array() ? std::to_string(list.size()) : std::string(list.type_name()));
+  Require(list.is_array() && list.size() <= kMaxEdits, "edits: expected a list of at most {} edits, got {}", kMaxEdits,
+          list.is_array() ? std::to_string(list.size()) : std::string(list.type_name()));
   for (const io::Json& edit : list) Add(edit, config);
 }
 

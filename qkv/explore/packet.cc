@@ -15,8 +15,8 @@ constexpr size_t kUnit = 8;  // arrays begin at multiples of it
 
 // Of the JSON of a packet: the names of 20,000 classes, and little to parse. Below 2^24, so that the fourth byte of its
 // length is 0, which JSON's is not.
-constexpr size_t kMostJson = size_t{4} << 20;
-constexpr size_t kMostArrays = 64;
+constexpr size_t kMaxJson = size_t{4} << 20;
+constexpr size_t kMaxArrays = 64;
 
 size_t Padded(size_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
@@ -68,7 +68,7 @@ Array ReadArray(const std::string& name, const io::Json& facts, std::span<const 
 }
 
 io::Json ParseObject(std::string_view text) {
-  Require(text.size() <= kMostJson, "packet: {} bytes of JSON, expected at most {}", text.size(), kMostJson);
+  Require(text.size() <= kMaxJson, "packet: {} bytes of JSON, expected at most {}", text.size(), kMaxJson);
   io::CheckJsonLimits(text, {.depth = 16, .values = size_t{1} << 16}, "packet");
   io::Json json = io::ParseJson(text, "packet");
   Require(json.is_object(), "packet: expected a JSON object, such as {{\"model\": \"digits\"}}, got {}",
@@ -126,7 +126,7 @@ std::string Encode(const Packet& packet) {
   }
   // Texts of files may be no UTF-8.
   const std::string text = json.dump(-1, ' ', false, io::Json::error_handler_t::replace);
-  Require(text.size() <= kMostJson, "packet: {} bytes of JSON, expected at most {}", text.size(), kMostJson);
+  Require(text.size() <= kMaxJson, "packet: {} bytes of JSON, expected at most {}", text.size(), kMaxJson);
   const size_t begin = Padded(4 + text.size());
   std::string bytes(begin + end, '\0');
   for (int i = 0; i < 4; ++i) bytes[static_cast<size_t>(i)] = static_cast<char>(text.size() >> (8 * i) & 0xFF);
@@ -155,8 +155,8 @@ Packet Decode(std::span<const std::byte> bytes) {
   const size_t begin = std::min(Padded(4 + length), bytes.size());
   const io::Json arrays = packet.json.value("arrays", io::Json::object());
   packet.json.erase("arrays");
-  Require(arrays.is_object() && arrays.size() <= kMostArrays,
-          "packet: \"arrays\" is no object of at most {} arrays by name", kMostArrays);
+  Require(arrays.is_object() && arrays.size() <= kMaxArrays,
+          "packet: \"arrays\" is no object of at most {} arrays by name", kMaxArrays);
   size_t total = 0;  // arrays may share bytes, but must not be a way to more memory than was sent
   for (const auto& [name, facts] : arrays.items()) {
     Array array = ReadArray(name, facts, bytes.subspan(begin));

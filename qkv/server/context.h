@@ -24,6 +24,8 @@ class Context {
 
   const ServerConfig& config() const { return config_; }
   Models& models() { return models_; }
+  /// The model that a request names, in memory. Throws as Models::Get.
+  std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id);
   Metrics& metrics() { return metrics_; }
 
   /// Waits for the engine. Throws what the task throws, and Cancelled if the call is cancelled before.
@@ -36,11 +38,12 @@ class Context {
   /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.
   image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
   /// Bytes that Decode takes of the call's memory for an image; they may be released when it is gone.
-  static int64_t BytesOf(const image::Image& image) { return BytesOf(image.height() * image.width()); }
+  static int64_t BytesOf(const image::Image& image) { return BytesOfPixels(image.height() * image.width()); }
+  static int64_t BytesOfPixels(int64_t pixels) { return 4 * pixels; }  // of up to four channels
   /// The model's input of an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
 
-  Levels levels() const;
+  Levels levels();
   /// Requests from their header to the end of their answer.
   std::atomic<int64_t> admitted{0};
   /// Requests in their handlers.
@@ -51,10 +54,8 @@ class Context {
   int RetryAfter() const;
 
  private:
-  static int64_t BytesOf(int64_t pixels) { return 4 * pixels; }  // of up to four channels
-
   const ServerConfig config_;
-  mutable Metrics metrics_;
+  Metrics metrics_;
   Models models_;
   std::atomic<int64_t> in_engine_{0};
   std::counting_semaphore<> cores_;

@@ -8,6 +8,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -44,11 +45,11 @@ struct EngineOptions {
   std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
 };
 
-/// How a batch was computed, for counters.
+/// Sizes and times of a batch, for counters.
 struct BatchReport {
   TaskLabels labels;
   int64_t tasks = 0, size = 0;  // size: images or texts
-  double waited = 0;            // seconds of its first task in the queue
+  std::vector<double> waited;   // seconds of each task in the queue
   double computed = 0;          // seconds
 };
 
@@ -70,6 +71,8 @@ class Engine {
 
   /// Tasks that wait.
   int64_t waiting() const;
+  /// The same by the model of their labels.
+  std::map<std::string, int64_t> WaitingByModel() const;
   /// Seconds until a new task may begin, from the recent ones.
   double ExpectedWait() const;
 
@@ -100,7 +103,7 @@ class Engine {
   std::thread thread_;
 };
 
-/// The result is not needed any more.
+/// Thrown to a caller whose request has ended or timed out before its result.
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override { return "cancelled"; }

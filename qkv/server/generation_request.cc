@@ -24,7 +24,8 @@ bool IsOfTexts(const ModelStatus& status) {
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual) {
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input,
+                                               std::string_view usual) {
   std::string id = input.Text("model");
   if (id.empty()) {
     for (const ModelStatus& status : context.models().List()) {
@@ -33,7 +34,7 @@ std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestIn
     }
     if (id.empty()) BadRequest("this server has no model of texts");
   }
-  auto model = context.models().Get(id);
+  auto model = context.ModelFor(call, id);
   if (model->language() == nullptr) {
     BadRequest(FormatShown("model {} reads images, expected one of texts", model->id()));
   }

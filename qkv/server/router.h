@@ -43,6 +43,7 @@ struct Call {
   std::function<bool()> cancelled;                // the client has gone, or the time is over
   std::function<void()> renew;                    // a stream has gone on: its time begins again
   std::shared_ptr<ImageMemory> memory;
+  std::string model;  // the id of the one that answers, once it is known; for counters
 
   const HttpRequest& request() const { return exchange->request(); }
 };

@@ -133,7 +133,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 
 HttpResponse Attention(Context& context, Call& call) {
   const RequestInput input(call.request(), kAttentionFields);
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   if (model->language() == nullptr) return OfImage(context, call, input, *model);
   if (!input.images().empty() || !input.Has("text")) {
     BadRequest(FormatShown("model {} reads texts, expected one in the field text", model->id()));

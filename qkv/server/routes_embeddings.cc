@@ -125,7 +125,7 @@ void Shorten(std::vector<float>& vector, int64_t dimensions) {
 
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request(), kEmbeddingFields);
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
   const int64_t dimensions = input.Integer("dimensions", INT32_MAX, 1, INT32_MAX);
   const std::vector<Item> items = ParseItems(input);

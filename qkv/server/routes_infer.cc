@@ -9,18 +9,15 @@ namespace {
 
 std::string VersionOf(const ModelEntry& entry) { return entry.revision.empty() ? "1" : entry.revision; }
 
-// The model of a path, as it is. Throws HttpError 404 for another version.
-ModelStatus StatusOfPath(Context& context, const Call& call) {
+// The model of a path, loaded or not. Throws HttpError 404 for another version.
+ModelStatus ModelOfPath(Context& context, const Call& call) {
   ModelStatus status = context.models().Status(call.parameters.at("model"));
   const auto version = call.parameters.find("version");
-  if (version == call.parameters.end() || version->second == VersionOf(status.entry)) return status;
-  throw HttpError(404, "not_found_error",
-                  FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
-}
-
-// Likewise, loaded.
-std::shared_ptr<const LoadedModel> ModelOfPath(Context& context, const Call& call) {
-  return context.models().Get(StatusOfPath(context, call).entry.id);
+  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
+    throw HttpError(404, "not_found_error",
+                    FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
+  }
+  return status;
 }
 
 io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
@@ -32,10 +29,10 @@ io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
 }
 
 HttpResponse Metadata(Context& context, Call& call) {
-  const auto model = ModelOfPath(context, call);
-  const ModelTensors tensors = DescribeTensors(*model);
-  return {.body = app::JsonLine({{"name", model->id()},
-                                 {"versions", {VersionOf(model->entry())}},
+  const ModelEntry entry = ModelOfPath(context, call).entry;
+  const ModelTensors tensors = DescribeTensors(*context.models().Describe(entry.id));
+  return {.body = app::JsonLine({{"name", entry.id},
+                                 {"versions", {VersionOf(entry)}},
                                  {"platform", "qkv"},
                                  {"inputs", TensorsJson(tensors.inputs)},
                                  {"outputs", TensorsJson(tensors.outputs)}})};
@@ -43,8 +40,8 @@ HttpResponse Metadata(Context& context, Call& call) {
 
 // Triton's configuration, as far as it says something about this server. Shapes are without the batch.
 HttpResponse Configuration(Context& context, Call& call) {
-  const auto model = ModelOfPath(context, call);
-  const ModelTensors tensors = DescribeTensors(*model);
+  const std::string id = ModelOfPath(context, call).entry.id;
+  const ModelTensors tensors = DescribeTensors(*context.models().Describe(id));
   const auto list = [](const std::vector<TensorSpec>& specs, bool input) {
     io::Json all = io::Json::array();
     for (const TensorSpec& spec : specs) {
@@ -58,7 +55,7 @@ HttpResponse Configuration(Context& context, Call& call) {
   };
   const EngineOptions& batching = context.config().batching;
   return {.body =
-              app::JsonLine({{"name", model->id()},
+              app::JsonLine({{"name", id},
                              {"platform", "qkv"},
                              {"backend", "qkv"},
                              {"max_batch_size", batching.most_together},
@@ -69,12 +66,12 @@ HttpResponse Configuration(Context& context, Call& call) {
 
 HttpResponse InferOnce(Context& context, Call& call) {
   const InferRequest request = ParseInferRequest(call.request());
-  const auto model = ModelOfPath(context, call);
+  const auto model = context.ModelFor(call, ModelOfPath(context, call).entry.id);
   return InferResponse(model->id(), VersionOf(model->entry()), request.id, Infer(context, call, model, request));
 }
 
 HttpResponse Ready(Context& context, Call& call) {
-  const ModelStatus status = StatusOfPath(context, call);
+  const ModelStatus status = ModelOfPath(context, call);
   // A model that is not loaded yet will be at its first request.
   if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
   return {.body = R"({"ready": true})"};
@@ -102,7 +99,7 @@ HttpResponse Index(Context& context, Call& call) {
   return {.body = app::JsonLine(list)};
 }
 
-// Loads or drops one. Its owner has configured it, so a client's configuration is refused.
+// Its owner has configured it, so a client's configuration is refused.
 HttpResponse SetLoaded(Context& context, Call& call, bool load) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
@@ -113,7 +110,7 @@ HttpResponse SetLoaded(Context& context, Call& call, bool load) {
   }
   const std::string& id = call.parameters.at("model");
   if (load) {
-    context.models().Get(id);
+    context.ModelFor(call, id);
   } else {
     context.models().Unload(id);
   }
@@ -143,7 +140,7 @@ void AddInferenceRoutes(Router& router, Context& context) {
   });
   light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });
   light("GET", "/v2/health/ready", true, [&context](Call&) {
-    if (!context.models().ready()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
+    if (!context.models().IsReady()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
     return HttpResponse{.body = R"({"ready": true})"};
   });
   AddModel(router, context, "/v2/models/{model}");

@@ -48,7 +48,7 @@ HttpResponse Detect(Context& context, Call& call) {
   const RequestInput input(call.request(), {"image", "threshold", "format"});
   const double threshold = input.Number("threshold", 0.5, 0, 1);
   input.RequireImages();
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   app::Detector detector(RequireImageModel(*model), threshold);
   return AnswerPhotos(
       context, call, input, *model, "detection",
@@ -74,7 +74,7 @@ HttpResponse Segment(Context& context, Call& call) {
   const RequestInput input(call.request(),
                            {"image", "task", "threshold", "mask_threshold", "overlap", "stuff", "format"});
   input.RequireImages();
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   const model::Model& encoder = RequireImageModel(*model);
   app::Segmenter segmenter(encoder, RulesOf(input, encoder));
   return AnswerPhotos(

@@ -15,7 +15,9 @@ namespace {
 // From so many images a thread on, each thread computes some of its own (app/pipeline.cc).
 constexpr int64_t kManyPerThread = 4;
 constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
-constexpr int64_t kMostRows = 64;
+constexpr int64_t kMaxImages = 64;
+// Kept from pass to pass; what a rare large image took beyond it is freed.
+constexpr int64_t kMaxScratchBytes = int64_t{256} << 20;
 // Bytes of weights that a short task reads, for each of its tokens all of them: about a second.
 constexpr double kShort = 2e10;
 
@@ -65,7 +67,7 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
   const int64_t C = one[1], H = one[2], W = one[3], each = C * H * W;
   const int64_t threads = NumThreads(), count = std::ssize(places);
   const bool many = count >= kManyPerThread * threads;
-  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMostRows);
+  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMaxImages);
   const int64_t together = many ? std::min(rows, (count + threads - 1) / threads) : std::max(threads, rows);
   std::vector<model::Workspace<float>>& workspaces = Workspaces();
   const auto some = [&](int64_t begin, int64_t end, int thread) {
@@ -90,7 +92,24 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
                 [&](int64_t p, int thread) { some(p * together, std::min(count, (p + 1) * together), thread); });
 }
 
+int64_t BytesOfScratch(const model::Workspace<float>& workspace) {
+  const int64_t floats = workspace.positions.size() + workspace.block_positions.size() +
+                         workspace.relative_biases.size() + workspace.places.size();
+  return static_cast<int64_t>(workspace.arena.peak_bytes()) + floats * static_cast<int64_t>(sizeof(float));
+}
+
 }  // namespace
+
+int64_t ScratchBytes() {
+  int64_t bytes = 0;
+  for (const model::Workspace<float>& workspace : Workspaces()) bytes += BytesOfScratch(workspace);
+  return bytes;
+}
+
+void TrimScratch(int64_t most_bytes) {
+  if (ScratchBytes() <= most_bytes) return;
+  for (model::Workspace<float>& workspace : Workspaces()) workspace = {};
+}
 
 PassTask::PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels)
     : model_(std::move(model)), wanted_(wanted), pixels_(std::move(pixels)), results_(pixels_.size()) {}
@@ -110,7 +129,10 @@ void PassTask::Run(std::span<Task* const> batch) {
       same->second.push_back(place);
     }
   }
-  for (const auto& [shape, places] : sizes) PassOfPlaces(*model_->image(), wanted_, places);
+  for (const auto& [shape, places] : sizes) {
+    PassOfPlaces(*model_->image(), wanted_, places);
+    TrimScratch(kMaxScratchBytes);
+  }
 }
 
 std::vector<Tensor<float>> PassTask::TakeResults() {

@@ -228,6 +228,9 @@ class Malformed(served.Served):
     def test_each_gets_4xx(self):
         every = [*broken_http(), *broken_json(), *wrong_fields(), *wrong_forms(), *wrong_tensors()]
         self.assertGreaterEqual(len(every), LEAST)
+        # A client that has closed its side does not wait for a model.
+        for model in json.loads(self.server.call("GET", "/v1/models")[2])["data"]:
+            self.assertEqual(self.server.call("POST", f"/v2/repository/models/{model['id']}/load")[0], 200)
         wrong, silent = [], 0
         for request in every:
             status = self.answer(request)

@@ -284,6 +284,37 @@ TEST(Server, CountsTheCopiesOfPixels) {
   EXPECT_EQ(status({"logits", "tokens", "embedding"}), 413);
 }
 
+std::string Explore(std::string_view call, std::string_view json) {
+  return fmt::format(
+      "POST /explore/{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+      call, json.size(), json);
+}
+
+TEST(Server, DescribesModelsWithoutLoadingThem) {
+  RunningServer running;
+  const auto loaded = [&] { return io::Json::parse(running.Call(Get("/v1/models/digits")).body)["loaded"]; };
+  const io::Json metadata = io::Json::parse(running.Call(Get("/v2/models/digits")).body);
+  EXPECT_EQ(metadata["inputs"][0]["shape"], io::Json({-1, 1, -1, -1})) << metadata;
+  EXPECT_EQ(running.Call(Get("/v2/models/digits/config")).status, 200);
+  EXPECT_EQ(running.Call(Explore("models", "{}")).status, 200);
+  EXPECT_EQ(loaded(), false);
+  running.Call(Classify());
+  EXPECT_EQ(loaded(), true);
+  EXPECT_EQ(io::Json::parse(running.Call(Get("/v2/models/digits")).body), metadata);
+}
+
+TEST(Server, LoadsAModelOnceForThePageToo) {
+  RunningServer running;
+  EXPECT_EQ(running.Call(Explore("pass", R"({"model": "digits", "sample": "digit-3"})")).status, 200);
+  EXPECT_EQ(running.Call(Explore("pass", R"({"model": "nothing", "sample": "digit-3"})")).status, 404);
+  EXPECT_EQ(running.Call(Explore("rollout", R"({"sample": "digit-3"})")).status, 200);
+  running.Call(Classify());
+  running.End();
+  EXPECT_EQ(std::count_if(running.log().begin(), running.log().end(),
+                          [](const io::Json& line) { return line["event"] == "model" && line["what"] == "loaded"; }),
+            1);
+}
+
 TEST(Server, SaysWhichModelCannotBeLoaded) {
   ServerConfig config;
   config.models = {{.id = "broken", .path = (SourceFolder() / "tests/golden/README.md").string()}};
