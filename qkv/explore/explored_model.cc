@@ -28,7 +28,7 @@ int64_t BytesOf(const model::Workspace<float>& workspace) {
 
 int64_t DerivedState::bytes() const {
   int64_t bytes = BytesOf(workspace) + static_cast<int64_t>(open_workspace.network.peak_bytes());
-  if (open) bytes += static_cast<int64_t>(open->bytes());
+  if (open) bytes += open->bytes();
   return bytes;
 }
 

@@ -92,6 +92,16 @@ OpenModel::OpenModel(const model::Checkpoint& checkpoint, int64_t height, int64_
   }
 }
 
+int64_t OpenModel::bytes() const {
+  int64_t bytes = weights_.size() * static_cast<int64_t>(sizeof(float));
+  for (const auto& [block, heads] : factors_) {
+    for (const RankFactors& head : heads) {
+      bytes += (head.query.size() + head.key.size()) * static_cast<int64_t>(sizeof(double));
+    }
+  }
+  return bytes;
+}
+
 const RankFactors& OpenModel::Factors(int64_t block, int64_t head, bool exact) {
   std::vector<RankFactors>& factors = factors_[{block, exact}];
   if (factors.empty()) {

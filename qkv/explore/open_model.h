@@ -36,7 +36,8 @@ class OpenModel {
   const model::VitConfig& config() const { return network_.config(); }  // of that size
   const train::Network<float>& network() const { return network_; }
   View<const float> weights() const { return weights_; }
-  double bytes() const { return sizeof(float) * static_cast<double>(weights_.size()); }
+  /// Memory of the weights and of the factors that have been computed.
+  int64_t bytes() const;
 
   /// Those of a head's weights: of M, biases included. exact: as the scores are, else up to a constant per query, which
   /// softmax cancels. Computed once a block.
