@@ -6,6 +6,7 @@ import { fromHash, toHash } from "./hash";
 import { get, set, subscribe } from "./state";
 import { chooseTransport } from "./transport/choose";
 import { Client, setClient } from "./transport/client";
+import { kStops } from "./tour";
 import { recordingOf } from "./transport/recording";
 import "./style.css";
 
@@ -14,6 +15,8 @@ const kHashDelay = 250; // milliseconds: browsers limit how often the address ma
 async function start(): Promise<void> {
   const recording = recordingOf(document);
   set(fromHash(recording?.hash ?? location.hash));
+  // The address has no pad, on which the tour begins.
+  if (kStops[get().tour]?.state.pad) set({ pad: true });
   setClient(new Client(await chooseTransport(askKey), (lost) => set({ lost })));
   if (!recording) {
     let timer = 0,

@@ -3,6 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { get, kNoEdits, nothingDrawn, set, useStore, type State } from "./state";
 import { wantsStillness } from "./ui/hooks";
 
+const kNarrow = 736; // CSS pixels, as in style.css
+
 interface Stop {
   title: string;
   text: string;
@@ -65,7 +67,9 @@ export function Tour() {
       if (found === outlined) return;
       outlined?.classList.remove("pointed-out");
       found?.classList.add("pointed-out");
-      if (!outlined && found) found.scrollIntoView({ block: "center", behavior: wantsStillness() ? "auto" : "smooth" });
+      // On a phone the tour has the lower half of the screen.
+      const block = innerWidth < kNarrow ? "start" : "center";
+      if (!outlined && found) found.scrollIntoView({ block, behavior: wantsStillness() ? "auto" : "smooth" });
       outlined = found;
     };
     const timer = setInterval(find, 200);
