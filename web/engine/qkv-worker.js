@@ -1,12 +1,10 @@
 // The engine in a worker of the page, so that the page never waits for it. Messages in: {id, name, packet} and {id, model,
-// files: [{path, bytes}]}; out: {ready} or {failed} once, then {id, packet} or {id, error}. Packets are ArrayBuffers, see
-// docs/web.md. Nothing is sent anywhere: files are read from the page's own folder, or from the page itself if it has
+// files: [{path, bytes or file}]}; out: {ready} or {failed} once, then {id, packet} or {id, error}. Packets are ArrayBuffers,
+// see docs/web.md. Nothing is sent anywhere: files are read from the page's own folder, or from the page itself if it has
 // them in `qkvEmbedded` (name to base64), as the page that runs from disk does.
 "use strict";
 
 const embedded = self.qkvEmbedded ?? null;
-// Threads need memory that workers share, which browsers give to isolated pages alone.
-const threaded = !embedded && self.crossOriginIsolated === true;
 
 let module = null;
 let index = { models: [] };  // models/index.json: models beside the page, as the engine describes them
@@ -27,9 +25,22 @@ async function read(path) {
   return new Uint8Array(await answer.arrayBuffer());
 }
 
+// The module's script; its name. Threads need memory that workers share, which browsers give to isolated pages alone.
+function load() {
+  if (embedded) return "qkv";
+  if (self.crossOriginIsolated === true) {
+    try {
+      importScripts("qkv-threads.js");
+      return "qkv-threads";
+    } catch {  // `make web` builds it only with --threads
+    }
+  }
+  importScripts("qkv.js");
+  return "qkv";
+}
+
 async function start() {
-  const name = threaded ? "qkv-threads" : "qkv";
-  if (!embedded) importScripts(`${name}.js`);
+  const name = load();
   const wasmBinary = await read(`${name}.wasm`);
   module = await createQkv({
     wasmBinary,
@@ -42,9 +53,9 @@ async function start() {
   index = JSON.parse(new TextDecoder().decode(await read("models/index.json")));
 }
 
-// Tells the engine of a model whose files are in place.
-function offer(id, title) {
-  const { error } = jsonOf(call("add", packetOf({ models: [{ id, title }] })));
+// Has the engine open a model whose files are in place: its folder, or a file in it.
+function offer(id, title, file) {
+  const { error } = jsonOf(call("add", packetOf({ models: [{ id, title, file }] })));
   if (error) throw new Error(error.message);
 }
 
@@ -84,9 +95,19 @@ function packetOf(json, array = new Uint8Array(0)) {
 
 function write(id, files) {
   const folder = `/models/${id}`;
-  if (!module.FS.analyzePath(folder).exists) module.FS.mkdir(folder);
-  // The array itself becomes the file: it is not copied.
-  for (const { path, bytes } of files) module.FS.writeFile(`${folder}/${path}`, bytes, { canOwn: true });
+  for (const { path, bytes } of files) {
+    module.FS.mkdirTree(`${folder}/${path}`.replace(/\/[^/]*$/, ""));
+    // The array itself becomes the file: it is not copied.
+    module.FS.writeFile(`${folder}/${path}`, bytes, { canOwn: true });
+  }
+}
+
+function remove(path) {
+  const { FS } = module;
+  if (!FS.analyzePath(path).exists) return;
+  if (!FS.isDir(FS.stat(path).mode)) return FS.unlink(path);
+  for (const name of FS.readdir(path)) if (name !== "." && name !== "..") remove(`${path}/${name}`);
+  FS.rmdir(path);
 }
 
 // Fetches a model's files when it is first asked for.
@@ -151,12 +172,52 @@ async function decoded(packet, { arrays, ...json }) {
   return packetOf({ ...json, arrays: table }, pixels);
 }
 
-// A model's folder, chosen by the reader: `config.json`, weights, a tokenizer. Its files stay in this worker.
-function add(title, files) {
+// A model of the reader's: the files of its folder, or one file of weights, perhaps with its config.json. They stay in this
+// worker; those of a model that cannot be opened are removed again.
+async function add(name, files) {
+  const { folder, members } = membersOf(files);
+  if (!members.length) throw new Error(`${name || "model"}: no files of a model`);
+  const weights = members.filter(({ path }) => kWeights.test(path) && !path.includes("/"));
+  // The engine takes the names that libraries give to weights; one file by another name is what is meant.
+  const file = weights.length === 1 && !kUsualNames.test(weights[0].path) ? weights[0].path : undefined;
+  const title = folder || name || weights[0]?.path.replace(/\.[^.]*$/, "") || "model";
   const id = `own-${++own}`;
-  write(id, files.map(({ path, bytes }) => ({ path: path.split("/").pop(), bytes: new Uint8Array(bytes) })));
-  offer(id, title);
-  return packetOf({ model: id });
+  try {
+    write(id, await contentsOf(members));
+    offer(id, title, file);
+  } catch (error) {
+    remove(`/models/${id}`);
+    throw new Error(String(error?.message ?? error).replaceAll(`/models/${id}`, title));
+  }
+  return packetOf({ model: id, title });
+}
+
+const kWeights = /\.(safetensors|bin|pth?|ckpt)$/i;
+const kUsualNames = /^((open_clip_)?model\.safetensors|(open_clip_)?pytorch_model\.bin)$/;
+// Weights for other programs, and what else lies in a model's folder that the engine does not read.
+const kUnread = /\.(onnx|onnx_data|h5|keras|msgpack|gguf|tflite|pb|ot|mlmodel|index|npz|zip|gz|md|png|jpe?g|gif|webp|mp4)$/i;
+const kMostBytes = 2 ** 31;  // the module's memory is 4 GB, and has the weights twice while it builds a model
+
+// Paths within the model's folder, without hidden files, and that folder's name if the paths have it.
+function membersOf(files) {
+  const members = files.filter(({ path }) => path && !path.split("/").some((part) => part.startsWith(".")));
+  const [first] = (members[0]?.path ?? "").split("/");
+  if (!members.every(({ path }) => path.startsWith(`${first}/`))) return { folder: "", members };
+  return { folder: first, members: members.map((file) => ({ ...file, path: file.path.slice(first.length + 1) })) };
+}
+
+// What the engine reads, as bytes; other files are there by name alone, so that it can say what it found instead.
+async function contentsOf(members) {
+  const beside = members.some(({ path }) => path.endsWith(".safetensors"));
+  const wanted = ({ path }) => !kUnread.test(path) && !(beside && kWeights.test(path) && !path.endsWith(".safetensors"));
+  const total = members.filter(wanted).reduce((sum, { bytes, file }) => sum + (file?.size ?? bytes.byteLength), 0);
+  if (total > kMostBytes) {
+    throw new Error(`the model has ${(total / 1e9).toFixed(1)} GB; a page can open models of up to 2 GB: use \`qkv explore -m\` instead`);
+  }
+  return Promise.all(members.map(async (member) => {
+    const { path, bytes, file } = member;
+    return { path, bytes: new Uint8Array(wanted(member) ? bytes ?? (await file.arrayBuffer()) : 0) };
+  }));
 }
 
 // One after the other: the engine is called by one thread at a time.
