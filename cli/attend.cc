@@ -12,6 +12,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/attend_page.h"
 #include "qkv/app/attention_files.h"
 #include "qkv/app/language.h"
 #include "qkv/app/model_title.h"
@@ -128,8 +129,9 @@ int RunAttend(const Options& options) {
     if (!IsFolderOutput(options.output)) app::ParseOutputFormat(options.output);
     outputs = ImageOutputs("attend", options.output, options.model, images.files);
   }
-  const model::Model model = LoadModel(options.model);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
+  if (format == app::MapFormat::kHtml) app::RequireAttendPage();
+  const model::Model model = LoadModel(options.model);
   app::AttentionMapper mapper(model, MakeRequest(options, format));
   const app::MapStyle style{.upsampling = app::ParseUpsampling(options.upsampling, "--upsampling"),
                             .opacity = options.opacity,

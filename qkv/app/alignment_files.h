@@ -1,4 +1,4 @@
-// The files of web/alignment/, embedded at build time (cmake/Embed.cmake). The style is put behind the explorer's.
+// The files of web/alignment/, embedded at build time (cmake/Embed.cmake). The style is put behind web/shared.css.
 #pragma once
 
 #include <string_view>

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "qkv/app/alignment_files.h"
-#include "qkv/app/explorer.h"
-#include "qkv/app/explorer_files.h"
 #include "qkv/app/json_line.h"
 #include "qkv/core/text.h"
+#include "qkv/image/colour_map.h"
 #include "qkv/report/base64.h"
 #include "qkv/report/page.h"
 #include "qkv/report/template.h"
 #include "qkv/report/text.h"
+#include "qkv/report/web_files.h"
 
 namespace qkv::app {
 namespace {
@@ -34,6 +34,15 @@ std::string AlignmentTitle(const TextAttention& attention) {
   return Printable(line);
 }
 
+// The colour map of the page's script: 256 colours of six hexadecimal digits.
+std::string PageColours() {
+  std::string colours;
+  for (int i = 0; i < 256; ++i) {
+    colours += image::Hex(image::ColourAt(image::ColourMap::kSequential, i / 255.0)).substr(1);
+  }
+  return colours;
+}
+
 }  // namespace
 
 std::string AlignmentPage(const TextAttention& attention) {
@@ -48,7 +57,7 @@ std::string AlignmentPage(const TextAttention& attention) {
   facts["title"] = title;
   facts["describe"] = Describe(attention);
   facts["colours"] = PageColours();
-  const std::string style = std::string(ExplorerCss()) + std::string(report::WithoutLastLineEnd(AlignmentCss()));
+  const std::string style = std::string(report::SharedCss()) + std::string(report::WithoutLastLineEnd(AlignmentCss()));
   return report::FillTemplate(AlignmentHtml(), {{"POLICY", report::PolicyTag(/*scripts=*/true)},
                                                 {"TITLE", report::EscapeXml("Attention: " + title)},
                                                 {"VERSION", report::Version()},

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "qkv/app/explorer.h"
+#include "qkv/app/attend_page.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/overlay.h"
 #include "qkv/core/file.h"
@@ -80,7 +80,7 @@ void WriteMaps(const AttentionMaps& maps, MapFormat format, const MapStyle& styl
     case MapFormat::kSafeTensors:
       return WriteSafeTensors(maps, file);
     case MapFormat::kHtml:
-      return WriteFile(file, ExplorerPage(maps));
+      return WriteFile(file, AttendPage(maps));
     case MapFormat::kJson:
       return WriteFile(file, JsonLine(ToJson(maps)) + "\n");
   }

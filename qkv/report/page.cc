@@ -105,9 +105,10 @@ std::string Page::Html() const {
   if (sections_ > 1) body += fmt::format("<nav aria-label=\"Contents\">\n<ol>\n{}</ol>\n</nav>\n", contents_);
   body += body_;
   body += fmt::format("<footer>qkv {}</footer>\n", Version());
+  const std::string style = std::string(SharedCss()) + std::string(WithoutLastLineEnd(PageCss()));
   return FillTemplate(PageHtml(), {{"POLICY", PolicyTag(/*scripts=*/false)},
                                    {"TITLE", EscapeXml(title_)},
-                                   {"STYLE", WithoutLastLineEnd(PageCss())},
+                                   {"STYLE", style},
                                    {"HEADING", Inline(title_)},
                                    {"BODY", body}});
 }

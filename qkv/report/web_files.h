@@ -1,10 +1,12 @@
-// The files of web/report/, embedded at build time (cmake/Embed.cmake).
+// The files of web/report/ and web/shared.css, embedded at build time (cmake/Embed.cmake).
 #pragma once
 
 #include <string_view>
 
 namespace qkv::report {
 
+/// The style of all pages, before that of each.
+std::string_view SharedCss();
 std::string_view PageHtml();
 std::string_view PageCss();
 /// The style of every chart.

@@ -1,6 +1,7 @@
 // Runs the program as a user would, and keeps what it says.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -60,5 +61,17 @@ inline void WriteChanged(const std::string& golden, const std::filesystem::path&
   io::WriteSafeTensors(folder / "model.safetensors", stored);
 }
 inline std::string Digits() { return (SourceFolder() / "examples/digits").string(); }
+
+/// Whether `attend` writes pages of images, which takes Node.js when qkv is built. Without it the program says so.
+inline bool HasImagePages() {
+  const TemporaryFolder folder;
+  const std::string page = (folder / "map.html").string();
+  const CommandOutput said = Qkv("attend -o " + page + " " + Digits() + "/3-white.png");
+  if (said.exit_code == 0) return true;
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "tools/setup.sh page")) << said.err;
+  EXPECT_FALSE(std::filesystem::exists(page));
+  return false;
+}
 
 }  // namespace qkv

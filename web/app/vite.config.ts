@@ -1,11 +1,12 @@
-// Builds one self-contained index.html: the script and the style are put into the page, so that the program can embed it
-// and a folder of static files needs nothing else. `--mode mock` builds the page with the stand-in engine of the tests.
+// Builds one self-contained HTML file: the script and the style are put into the page, so that the program can embed it
+// and a folder of static files needs nothing else. index.html is the explorer; `--mode attend` builds attend.html, the page
+// of `qkv attend`; `--mode mock` the explorer with the stand-in engine of the tests.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
 // Replaces <script src> and <link rel=stylesheet> of the built page by their texts.
-function oneFile(): Plugin {
+function oneFile(engine: boolean): Plugin {
   return {
     name: "qkv-one-file",
     enforce: "post",
@@ -32,26 +33,26 @@ function oneFile(): Plugin {
       }
       page.source = html.replace(
         '<meta charset="utf-8">',
-        (charset) => `${charset}\n    <meta http-equiv="Content-Security-Policy" content="${policyOf(html)}">`,
+        (charset) => `${charset}\n    <meta http-equiv="Content-Security-Policy" content="${policyOf(html, engine)}">`,
       );
     },
   };
 }
 
-// What the page may do: run its own script, speak to its own server or worker, show pictures that it made. 'wasm-unsafe-eval'
-// is what browsers ask for to compile WebAssembly; nothing evaluates text.
-function policyOf(html: string): string {
+// What the page may do: run its own script, show pictures that it made and, if it has an engine, speak to its own server or
+// worker. 'wasm-unsafe-eval' is what browsers ask for to compile WebAssembly; nothing evaluates text.
+function policyOf(html: string, engine: boolean): string {
   const hash = (tag: string) =>
     [...html.matchAll(new RegExp(`<${tag}[^>]* id="(?:program|style)">([\\s\\S]*?)</${tag}>`, "g"))]
+      .slice(0, 1) // those inside the script are text
       .map(([, text]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
       .join(" ");
   return [
     "default-src 'none'",
-    `script-src 'self' 'wasm-unsafe-eval' ${hash("script")}`,
+    `script-src ${engine ? "'self' 'wasm-unsafe-eval' " : ""}${hash("script")}`,
     `style-src ${hash("style")}`,
-    "img-src 'self' data: blob:",
-    "connect-src 'self' data: blob:",
-    "worker-src 'self' blob:",
+    `img-src ${engine ? "'self' " : ""}data: blob:`,
+    ...(engine ? ["connect-src 'self' data: blob:", "worker-src 'self' blob:"] : []),
     "base-uri 'none'",
     "form-action 'none'",
   ].join("; ");
@@ -67,7 +68,7 @@ export default defineConfig(({ mode }) => ({
     alias: { "#mock": new URL(`src/transport/mock/${mode === "mock" ? "mock" : "none"}.ts`, import.meta.url).pathname },
   },
   server: { fs: { allow: ["../.."] } },
-  plugins: [oneFile()],
+  plugins: [oneFile(mode !== "attend")],
   build: {
     target: "es2022",
     assetsInlineLimit: 1 << 24,
@@ -75,7 +76,7 @@ export default defineConfig(({ mode }) => ({
     cssCodeSplit: false,
     chunkSizeWarningLimit: 8000,
     emptyOutDir: mode !== "attend",
-    rollupOptions: { input: mode === "attend" ? "attend.html" : "index.html", output: { codeSplitting: false } },
+    rollupOptions: { input: mode === "attend" ? "attend.html" : "index.html", output: { inlineDynamicImports: true } },
   },
   test: { include: ["tests/unit/*.test.ts"] },
 }));

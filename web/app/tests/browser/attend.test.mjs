@@ -59,7 +59,7 @@ function fill(change = {}) {
   const path = join(folder, `page-${Math.abs(facts.query)}-${L}.html`);
   writeFileSync(
     path,
-    readFileSync(kPage, "utf8").replace('<script type="module" id="program">', (program) => data + program),
+    readFileSync(kPage, "utf8").replace("<!-- data -->", () => data),
   );
   return pathToFileURL(path).href;
 }
