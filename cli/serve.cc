@@ -3,13 +3,11 @@
 
 #include <cstdlib>
 #include <memory>
-#include <optional>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/served_models.h"
 #include "qkv/app/shipped.h"
-#include "qkv/core/file.h"
 #include "qkv/server/server.h"
 
 namespace qkv::cli {
@@ -36,6 +34,9 @@ std::vector<server::ModelEntry> ShippedModels() {
 }
 
 server::ServerConfig ConfigOf(const Options& options) {
+  Require(
+      options.dtype.empty() || !options.models.empty(),
+      "--dtype is the precision of the models of -m, and there is none; in a file (--config) each model has its own");
   server::ServerConfig config;
   if (!options.config.empty()) config = server::ReadServerConfig(options.config);
   for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, options.dtype));

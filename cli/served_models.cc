@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "qkv/app/hub.h"
+#include "qkv/app/parse.h"
 
 namespace qkv::cli {
 
@@ -16,11 +17,16 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
   const bool named = equals != text.npos && text.find('/') > equals;
   entry.path = named ? text.substr(equals + 1) : text;
   entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
-  if (!dtype.empty()) entry.dtype = dtype;
+  if (!dtype.empty()) {
+    app::ParsePrecision(dtype, "--dtype");
+    entry.dtype = dtype;
+  }
   std::error_code ignored;
-  if (std::filesystem::exists(app::FindModel(entry.path), ignored)) return entry;
-  Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);
-  entry.path.clear();  // the model in the program
+  if (!std::filesystem::exists(app::FindModel(entry.path), ignored)) {
+    Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);
+    entry.path.clear();  // the model in the program
+  }
+  app::DescribeModel(entry);  // half a model is told now, not by its first request
   return entry;
 }
 

@@ -7,6 +7,7 @@
 
 #include "qkv/app/shipped.h"
 #include "qkv/core/memory.h"
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/fields.h"
 #include "qkv/explore/head_calls.h"
 #include "qkv/explore/passes.h"
@@ -19,8 +20,7 @@
 namespace qkv::explore {
 namespace {
 
-io::Json DescribeLanguage(LoadedModel& model) {
-  const model::TextDescription& d = model.text_description();
+io::Json DescribeLanguage(const model::TextDescription& d) {
   const bool pair = d.encoder && d.decoder;
   const model::SequenceConfig& c = d.decoder ? *d.decoder : *d.encoder;
   const nn::AttentionConfig& attention = pair ? *c.block.cross : c.block.attention;
@@ -29,15 +29,11 @@ io::Json DescribeLanguage(LoadedModel& model) {
           {"exact", io::Json::array()}};
 }
 
-io::Json DescribeImages(LoadedModel& model) {
-  const model::Checkpoint& checkpoint = model.checkpoint();
-  const model::Description& d = checkpoint.description;
-  const model::VitConfig c = model::InputConfig(d);
+io::Json DescribeImages(const ModelFacts& facts) {
+  const model::VitConfig& c = facts.config;
   const nn::AttentionConfig& attention = c.block.attention;
   const inspect::TokenGrid grid = inspect::MakeTokenGrid(c, c.image_height, c.image_width);
-  int64_t parameters = 0;
-  for (const io::StoredTensor& tensor : checkpoint.tensors->tensors()) parameters += tensor.shape.size();
-  return {{"kind", d.text ? "towers" : "image"},
+  return {{"kind", facts.has_text_tower() ? "towers" : "image"},
           {"input", {c.channels, c.image_height, c.image_width}},
           {"photo", c.channels == 3},
           {"patch", {c.patch_height, c.patch_width}},
@@ -48,22 +44,20 @@ io::Json DescribeImages(LoadedModel& model) {
           {"head_width", attention.head_width},
           {"width", c.block.width},
           {"attention", model::Name(attention.kind)},
-          {"labels", d.labels},
+          {"labels", facts.images->labels},
           {"classifier", c.classes > 0},
           {"exact", PossibleEdits(c)},
-          {"parameters", parameters}};
+          {"parameters", facts.parameters}};
 }
 
 // What a call answers with.
 struct CallContext {
-  LoadedModel& model;
+  ExploredModel& model;
   ImageStore& images;
   const Packet& request;
+  const AdmitPixels& admit;
 
-  PassCall Pass(PreparedImage& image) const {
-    image = images.Prepare(model, request);
-    return {model, image, request.json};
-  }
+  PreparedImage Image() const { return images.Prepare(model, request, admit); }
 };
 
 struct NamedCall {
@@ -73,35 +67,29 @@ struct NamedCall {
 
 template <Packet (*answer)(const PassCall&)>
 Packet OfPass(const CallContext& call) {
-  PreparedImage image;
-  return answer(call.Pass(image));
+  const PreparedImage image = call.Image();
+  return answer({call.model, image, call.request.json});
 }
 
-Packet OfImage(const CallContext& call) {
-  return DescribeImage(call.model, call.images.Prepare(call.model, call.request));
-}
+Packet OfImage(const CallContext& call) { return DescribeImage(call.Image()); }
 
 Packet OfHeads(const CallContext& call) { return AnswerHeads(call.model); }
 
 Packet OfGauge(const CallContext& call) {
   std::optional<PreparedImage> image;
   if (call.request.json.contains("image") || call.request.json.contains("sample") || !call.request.arrays.empty()) {
-    image = call.images.Prepare(call.model, call.request);
+    image = call.Image();
   }
   return AnswerGauge(call.model, image ? &*image : nullptr, call.request.json);
 }
 
 Packet OfPlan(const CallContext& call) { return AnswerPlan(call.model, call.request.json); }
 
-Packet OfSmooth(const CallContext& call) {
-  return AnswerSmooth(call.model, call.images.Prepare(call.model, call.request), call.request.json);
-}
+Packet OfSmooth(const CallContext& call) { return AnswerSmooth(call.model, call.Image(), call.request.json); }
 
 Packet OfTranslate(const CallContext& call) { return AnswerTranslate(call.model, call.request.json); }
 
-Packet OfWords(const CallContext& call) {
-  return AnswerWords(call.model, call.images.Prepare(call.model, call.request), call.request.json);
-}
+Packet OfWords(const CallContext& call) { return AnswerWords(call.model, call.Image(), call.request.json); }
 
 constexpr NamedCall kCalls[] = {{"image", OfImage},
                                 {"pass", OfPass<AnswerPass>},
@@ -116,32 +104,42 @@ constexpr NamedCall kCalls[] = {{"image", OfImage},
                                 {"translate", OfTranslate},
                                 {"words", OfWords}};
 
+const NamedCall* RequireCall(std::string_view name) {
+  for (const NamedCall& call : kCalls) {
+    if (call.name == name) return &call;
+  }
+  Fail(
+      "explore: \"{}\" is no call; there are models, image, pass, rollout, relevance, tokens, heads, gauge, knockout, "
+      "plan, smooth, translate and words",
+      name);
+}
+
 }  // namespace
 
 std::vector<ModelEntry> DefaultModels() {
-  std::vector<ModelEntry> models = {{"digits", "", "Digits"}};
-  for (const auto& [name, title] : {std::pair{app::kSharedDigits, "Digits, shared queries and keys"},
-                                    std::pair{app::kMergedDigits, "Digits, merged queries and keys"},
-                                    std::pair{app::kTranslator, "Translator, English to Italian"}}) {
+  std::vector<ModelEntry> models = {{.id = "digits", .path = "", .title = ""}};
+  for (const std::string_view name : {app::kSharedDigits, app::kMergedDigits, app::kTranslator}) {
     try {
-      models.push_back({std::string(name), app::FindShippedModel(name).string(), title});
+      app::FindShippedModel(name);
+      models.push_back({.id = std::string(name), .path = std::string(name), .title = ""});
     } catch (const Error&) {  // a program without its data: the built-in model is enough to begin with
     }
   }
   return models;
 }
 
-Explorer::Explorer(ExplorerOptions options) : options_(std::move(options)), images_(options_.max_pixels) {
-  if (options_.models.empty()) options_.models = DefaultModels();
-  if (options_.memory <= 0) options_.memory = static_cast<double>(MemoryLimit()) / 4;
-  for (const ModelEntry& entry : options_.models) Add(entry);
-}
+Explorer::Explorer(ExplorerOptions options)
+    : own_(std::make_unique<LocalModels>(options.models.empty() ? DefaultModels() : std::move(options.models),
+                                         options.memory > 0 ? options.memory : static_cast<double>(MemoryLimit()) / 4)),
+      source_(own_.get()),
+      images_(options.max_pixels, options.image_memory) {}
+
+Explorer::Explorer(ModelSource& source, const ExplorerOptions& options)
+    : source_(&source), images_(options.max_pixels, options.image_memory) {}
 
 void Explorer::Add(ModelEntry entry) {
-  for (const auto& other : models_) {
-    Require(other->entry().id != entry.id, "explore: two models are called \"{}\"; give one another name", entry.id);
-  }
-  models_.push_back(std::make_unique<LoadedModel>(std::move(entry)));
+  Require(own_ != nullptr, "explore: the list of models is not the explorer's own");
+  own_->Add(std::move(entry));
 }
 
 std::vector<std::string> Explorer::Calls() {
@@ -150,39 +148,18 @@ std::vector<std::string> Explorer::Calls() {
   return names;
 }
 
-LoadedModel& Explorer::ModelOf(const Packet& request) {
-  const std::string id = TextField(request.json, "model", models_.front()->entry().id);
-  for (const auto& model : models_) {
-    if (model->entry().id != id) continue;
-    used_.remove(model.get());
-    used_.push_front(model.get());
-    return *model;
-  }
-  std::string ids;
-  for (const auto& model : models_) ids += (ids.empty() ? "" : ", ") + model->entry().id;
-  Fail("explore: no model is called \"{}\"; there are {}", id, ids);
-}
-
-// The model of the last call stays.
-void Explorer::Trim() {
-  double bytes = 0;
-  for (LoadedModel* model : used_) {
-    bytes += model->bytes();
-    if (bytes > options_.memory && model != used_.front()) bytes -= model->bytes(), model->Drop();
-  }
-}
-
-Packet Explorer::Models() {
+Packet Explorer::Models() const {
   Packet answer;
   answer.json["models"] = io::Json::array();
-  for (const auto& model : models_) {
+  for (const ModelEntry& entry : source_->Entries()) {
     io::Json facts;
     try {
-      facts = model->is_language() ? DescribeLanguage(*model) : DescribeImages(*model);
+      const std::shared_ptr<const ModelFacts> model = source_->Describe(entry.id);
+      facts = model->is_text() ? DescribeLanguage(*model->texts) : DescribeImages(*model);
     } catch (const Error& error) {  // one that cannot be opened must not hide the others
       facts["error"] = error.what();
     }
-    facts["id"] = model->entry().id, facts["title"] = model->title();
+    facts["id"] = entry.id, facts["title"] = TitleOf(entry), facts["dtype"] = entry.dtype;
     answer.json["models"].push_back(std::move(facts));
   }
   answer.json["samples"] = io::Json::array();
@@ -192,18 +169,57 @@ Packet Explorer::Models() {
   return answer;
 }
 
+std::shared_ptr<const LoadedModel> Explorer::Load(const Packet& request, const std::function<bool()>& cancelled) const {
+  std::string id = TextField(request.json, "model", "");
+  if (id.empty()) {
+    const std::vector<ModelEntry> entries = source_->Entries();
+    Require(!entries.empty(), "explore: there is no model");
+    id = entries.front().id;
+  }
+  return source_->Load(id, cancelled);
+}
+
+std::shared_ptr<DerivedState> Explorer::StateOf(const std::shared_ptr<const LoadedModel>& model) {
+  std::erase_if(states_, [](const auto& item) { return item.second.expired(); });
+  std::weak_ptr<DerivedState>& kept = states_[model->id()];
+  std::shared_ptr<DerivedState> state = kept.lock();
+  if (!state || state->model.lock() != model) {
+    state = std::make_shared<DerivedState>();
+    state->model = model;
+    kept = state;
+  }
+  return state;
+}
+
+// Scratch memory that does not fit the budget is dropped.
+void Explorer::KeepState(const LoadedModel& model, const std::shared_ptr<DerivedState>& state) {
+  try {
+    source_->Keep(model, state, state->bytes());
+  } catch (const Error&) {
+    source_->Keep(model, nullptr, 0);
+  }
+}
+
 Packet Explorer::Call(std::string_view name, const Packet& request) {
   if (name == "models") return Models();
-  for (const NamedCall& call : kCalls) {
-    if (call.name != name) continue;
-    Packet answer = call.answer({ModelOf(request), images_, request});
-    Trim();
-    return answer;
+  RequireCall(name);
+  return Call(name, request, Load(request));
+}
+
+Packet Explorer::Call(std::string_view name, const Packet& request, const std::shared_ptr<const LoadedModel>& model,
+                      const AdmitPixels& admit) {
+  const auto call = RequireCall(name);
+  const std::shared_ptr<DerivedState> state = StateOf(model);
+  ExploredModel explored(*source_, model, state);
+  Packet answer;
+  try {
+    answer = call->answer({explored, images_, request, admit});
+  } catch (...) {
+    KeepState(*model, state);
+    throw;
   }
-  Fail(
-      "explore: \"{}\" is no call; there are models, image, pass, rollout, relevance, tokens, heads, gauge, knockout, "
-      "plan, smooth, translate and words",
-      name);
+  KeepState(*model, state);
+  return answer;
 }
 
 std::string Explorer::Call(std::string_view name, std::string_view request) {

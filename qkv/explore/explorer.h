@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,47 +11,61 @@
 #include <vector>
 
 #include "qkv/explore/image_store.h"
-#include "qkv/explore/loaded_model.h"
+#include "qkv/explore/model_source.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
+struct DerivedState;
+
 struct ExplorerOptions {
-  std::vector<ModelEntry> models;   // empty: DefaultModels()
-  double memory = 0;                // bytes of built models; 0: a quarter of MemoryLimit()
-  int64_t max_pixels = 50'000'000;  // of an image
+  std::vector<ModelEntry> models;             // of an explorer without a source; empty: DefaultModels()
+  double memory = 0;                          // likewise bytes of models; 0: a quarter of MemoryLimit()
+  int64_t max_pixels = 50'000'000;            // of an image
+  int64_t image_memory = int64_t{256} << 20;  // bytes of images that are kept
 };
 
 /// What comes with qkv and is there: the digits, their twins with shared and with merged queries and keys, and the
 /// translator.
 std::vector<ModelEntry> DefaultModels();
 
-/// One caller at a time. Models are opened at their first use; the least recently used are dropped above the memory.
+/// One caller at a time, but for Models and Load.
 class Explorer {
  public:
-  /// Throws Error for two models of one id.
+  /// Of a list of models of its own. Throws Error for two of one id.
   explicit Explorer(ExplorerOptions options = {});
+  /// Of the models of a source, which outlives it.
+  Explorer(ModelSource& source, const ExplorerOptions& options);
 
-  /// Offers one more. Throws Error if one is called like it.
+  /// Offers one more of its own. Throws Error if one is called like it.
   void Add(ModelEntry entry);
 
-  /// Answers a call, "models", "image", "pass", … Throws Error for a name that is none of Calls(), and for a request
+  /// Answers a call, "models", "image", "pass", …. Throws Error for a name that is none of Calls(), and for a request
   /// that cannot be answered.
   Packet Call(std::string_view name, const Packet& request);
   /// The same of bytes. Throws Error likewise.
   std::string Call(std::string_view name, std::string_view request);
 
+  /// The answer to "models". As thread-safe as the source.
+  Packet Models() const;
+  /// The model of any other call, in memory. As thread-safe as the source. Throws Error as ModelSource::Load.
+  std::shared_ptr<const LoadedModel> Load(const Packet& request, const std::function<bool()>& cancelled = {}) const;
+  /// Answers any other call with its model. `admit` is asked before a photo is decoded. Throws Error likewise.
+  Packet Call(std::string_view name, const Packet& request, const std::shared_ptr<const LoadedModel>& model,
+              const AdmitPixels& admit = {});
+
   /// Names of all calls.
   static std::vector<std::string> Calls();
+  /// Memory of the images that are kept.
+  int64_t image_bytes() const { return images_.bytes(); }
 
  private:
-  LoadedModel& ModelOf(const Packet& request);
-  void Trim();
-  Packet Models();
+  std::shared_ptr<DerivedState> StateOf(const std::shared_ptr<const LoadedModel>& model);
+  void KeepState(const LoadedModel& model, const std::shared_ptr<DerivedState>& state);
 
-  ExplorerOptions options_;
-  std::vector<std::unique_ptr<LoadedModel>> models_;
-  std::list<LoadedModel*> used_;  // most recently first
+  std::unique_ptr<LocalModels> own_;
+  ModelSource* source_;
+  std::map<std::string, std::weak_ptr<DerivedState>> states_;  // by the model's id
   ImageStore images_;
 };
 

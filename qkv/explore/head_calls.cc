@@ -79,8 +79,8 @@ float GreatestDifference(const Tensor<float>& a, const Tensor<float>& b, int64_t
 
 }  // namespace
 
-Packet AnswerHeads(LoadedModel& model) {
-  const model::VitConfig& c = model.checkpoint().description.config;
+Packet AnswerHeads(ExploredModel& model) {
+  const model::VitConfig& c = model.config();
   const std::vector<inspect::HeadWeights>& heads = model.heads();
   const int64_t H = c.block.attention.heads;
   Packet answer;
@@ -90,8 +90,8 @@ Packet AnswerHeads(LoadedModel& model) {
   return answer;
 }
 
-Packet AnswerGauge(LoadedModel& model, const PreparedImage* image, const io::Json& request) {
-  const model::VitConfig& c = model.checkpoint().description.config;
+Packet AnswerGauge(ExploredModel& model, const PreparedImage* image, const io::Json& request) {
+  const model::VitConfig& c = model.config();
   const std::string why = Obstacle(EditKind::kGauge, c);
   Require(why.empty(), "gauge: {} has none that leaves its attention: {}", c.architecture, why);
   const int64_t block = IntegerField(request, "block", 0, c.depth - 1),

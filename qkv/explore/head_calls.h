@@ -1,17 +1,17 @@
 // The calls about the weights of heads: spectra and symmetry, and the freedom that W_Q and W_K have.
 #pragma once
 
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/image_store.h"
-#include "qkv/explore/loaded_model.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
 /// "heads": numbers of every head's circuits (inspect/heads.h).
-Packet AnswerHeads(LoadedModel& model);
+Packet AnswerHeads(ExploredModel& model);
 
 /// "gauge": W_Q and W_K of a head before and after a change of gauge of this "strength" and "seed". image: for the
 /// greatest difference of the attention, or null.
-Packet AnswerGauge(LoadedModel& model, const PreparedImage* image, const io::Json& request);
+Packet AnswerGauge(ExploredModel& model, const PreparedImage* image, const io::Json& request);
 
 }  // namespace qkv::explore

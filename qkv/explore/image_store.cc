@@ -1,6 +1,7 @@
 #include "qkv/explore/image_store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,15 +21,32 @@ std::string IdOf(std::span<const std::byte> bytes, std::string_view kind) {
 }
 
 // Grey [H, W] or colours [H, W, 3].
-image::Image FromPixels(const Array& array, int64_t max_pixels) {
+void CheckPixels(const Array& array, int64_t max_pixels) {
   Require(array.type == ArrayType::kU8 &&
               (array.shape.size() == 2 || (array.shape.size() == 3 && array.shape[2] == 3)) && array.size() > 0,
           "image: \"pixels\" are u8 [height, width] or [height, width, 3]");
   const int64_t height = array.shape[0], width = array.shape[1];
   Require(height <= max_pixels / width, "image: {}×{} pixels, at most {} are taken", height, width, max_pixels);
-  image::Image image{Tensor<uint8_t>({height, width, array.shape.size() == 3 ? 3 : 1})};
-  std::memcpy(image.pixels.data(), array.bytes.data(), array.bytes.size());
+}
+
+image::Image PhotoOf(const StoredImage& stored, int64_t max_pixels, const AdmitPixels& admit) {
+  if (stored.shape.empty()) {
+    image::DecodeOptions options;
+    options.max_pixels = max_pixels;
+    options.admit = admit;
+    return image::Decode(stored.source, options, "image");
+  }
+  const int64_t height = stored.shape[0], width = stored.shape[1];
+  if (admit) admit(height * width);
+  image::Image image{Tensor<uint8_t>({height, width, stored.shape.size() == 3 ? 3 : 1})};
+  std::memcpy(image.pixels.data(), stored.source.data(), stored.source.size());
   return image;
+}
+
+int64_t BytesOf(const StoredImage& image) {
+  int64_t bytes = std::ssize(image.source) + std::ssize(image.png) + static_cast<int64_t>(sizeof(image));
+  for (const auto& [id, input] : image.inputs) bytes += input.pixels.size() * static_cast<int64_t>(sizeof(float));
+  return bytes;
 }
 
 }  // namespace
@@ -42,15 +60,15 @@ const std::vector<Sample>& Samples() {
 }
 
 StoredImage* ImageStore::FindStored(const std::string& id) {
-  const auto found = std::find_if(images_.begin(), images_.end(), [&](const StoredImage& i) { return i.id == id; });
-  if (found == images_.end()) return nullptr;
-  images_.splice(images_.begin(), images_, found);
+  const auto found = places_.find(id);
+  if (found == places_.end()) return nullptr;
+  images_.splice(images_.begin(), images_, found->second);
   return &images_.front();
 }
 
-StoredImage& ImageStore::Store(image::Image photo, std::string id) {
-  images_.push_front({std::move(id), std::move(photo), {}});
-  if (images_.size() > kMost) images_.pop_back();
+StoredImage& ImageStore::Store(std::span<const std::byte> source, std::vector<int64_t> shape, std::string id) {
+  images_.push_front({std::move(id), {source.begin(), source.end()}, std::move(shape), 0, 0, {}, {}});
+  places_[images_.front().id] = images_.begin();
   return images_.front();
 }
 
@@ -59,11 +77,10 @@ StoredImage& ImageStore::Find(const Packet& request) {
   if (const Array* bytes = request.Find("file")) {
     file = bytes->bytes;
   } else if (const Array* pixels = request.Find("pixels")) {
-    const std::string shape = fmt::format("p{}x{}-", pixels->shape.empty() ? 0 : pixels->shape.back(),
-                                          pixels->shape.size() > 1 ? pixels->shape[1] : 0);
-    const std::string id = IdOf(pixels->bytes, shape);
+    CheckPixels(*pixels, max_pixels_);
+    const std::string id = IdOf(pixels->bytes, fmt::format("p{}-", fmt::join(pixels->shape, "x")));
     if (StoredImage* known = FindStored(id)) return *known;
-    return Store(FromPixels(*pixels, max_pixels_), id);
+    return Store(pixels->bytes, pixels->shape, id);
   } else if (const std::string name = TextField(request.json, "sample", ""); !name.empty()) {
     for (const Sample& sample : Samples()) {
       if (sample.id == name) file = std::as_bytes(std::span<const char>(sample.file));
@@ -74,42 +91,62 @@ StoredImage& ImageStore::Find(const Packet& request) {
     Require(!id.empty(),
             "image: send an array \"file\" or \"pixels\", the name of a sample, or the id of an image before");
     StoredImage* const known = FindStored(id);
-    Require(known != nullptr, "image: \"{}\" is not kept any more (the last {} are); send its bytes again", id, kMost);
+    Require(known != nullptr, "image: \"{}\" is not kept any more; send its bytes again", id);
     return *known;
   }
   const std::string id = IdOf(file, "f");
   if (StoredImage* known = FindStored(id)) return *known;
-  image::DecodeOptions options;
-  options.max_pixels = max_pixels_;
-  return Store(image::Decode(file, options, "image"), id);
+  return Store(file, {}, id);
 }
 
-PreparedImage ImageStore::Prepare(LoadedModel& model, StoredImage& image) {
+PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& request, const AdmitPixels& admit) {
   const model::Model& layers = model.image_model();
-  Tensor<float>& pixels = image.pixels[model.entry().id];
-  if (pixels.empty()) {
-    try {
-      pixels = layers.Pixels(image.photo);
-    } catch (...) {
-      image.pixels.erase(model.entry().id);
-      throw;
+  StoredImage& image = Find(request);
+  ModelInput& input = image.inputs[model.entry().id];
+  try {
+    // Another model of this id may read another size.
+    if (input.pixels.empty() || input.model.lock() != model.loaded()) {
+      const image::Image photo = PhotoOf(image, max_pixels_, admit);
+      input = {model.loaded(), layers.Pixels(photo), {}};
+      const inspect::TokenGrid grid = inspect::MakeTokenGrid(layers.config(), input.pixels.dim(2), input.pixels.dim(3));
+      input.where =
+          app::PatchesIn(layers, grid, photo, {input.pixels.dim(1), input.pixels.dim(2), input.pixels.dim(3)});
+      if (image.png.empty()) image.png = app::PagePhoto(photo);
+      image.height = photo.height(), image.width = photo.width();
     }
+  } catch (...) {
+    image.inputs.erase(model.entry().id);
+    if (image.png.empty()) places_.erase(image.id), images_.pop_front();
+    throw;
   }
-  return {&image, pixels, inspect::MakeTokenGrid(layers.config(), pixels.dim(2), pixels.dim(3))};
+  Trim();
+  return {&image, input.pixels, input.where,
+          inspect::MakeTokenGrid(layers.config(), input.pixels.dim(2), input.pixels.dim(3))};
 }
 
-Packet DescribeImage(LoadedModel& model, const PreparedImage& prepared) {
-  const image::Image& photo = prepared.image->photo;
-  const View<const float>& pixels = prepared.pixels;
-  const image::Rect where =
-      app::PatchesIn(model.image_model(), prepared.grid, photo, {pixels.dim(1), pixels.dim(2), pixels.dim(3)});
+// Inputs of models that have gone, then the images that were used least recently.
+void ImageStore::Trim() {
+  bytes_ = 0;
+  for (StoredImage& image : images_) {
+    std::erase_if(image.inputs, [](const auto& item) { return item.second.model.expired(); });
+    bytes_ += BytesOf(image);
+  }
+  while (images_.size() > 1 && (bytes_ > memory_ || images_.size() > kMaxImages)) {
+    bytes_ -= BytesOf(images_.back());
+    places_.erase(images_.back().id);
+    images_.pop_back();
+  }
+}
+
+Packet DescribeImage(const PreparedImage& prepared) {
+  const StoredImage& image = *prepared.image;
   Packet answer;
-  answer.json = {{"image", prepared.image->id},
-                 {"photo", {photo.height(), photo.width()}},
-                 {"where", {where.top, where.left, where.height, where.width}},
+  answer.json = {{"image", image.id},
+                 {"photo", {image.height, image.width}},
+                 {"where", {prepared.where.top, prepared.where.left, prepared.where.height, prepared.where.width}},
                  {"grid", {prepared.grid.height, prepared.grid.width}},
                  {"prefix", prepared.grid.prefix}};
-  answer.arrays["png"] = MakeArray(app::PagePhoto(photo));
+  answer.arrays["png"] = MakeArray(image.png);
   return answer;
 }
 

@@ -1,55 +1,82 @@
-// Images that the page works on, decoded and prepared, by the hash of their bytes.
+// Images that the page works on, by the hash of their bytes: the file as it came, a small picture for the page, and
+// what models read of it. The decoded photo is dropped at once and decoded again for another model.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
-#include "qkv/explore/loaded_model.h"
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/packet.h"
 #include "qkv/image/image.h"
 #include "qkv/inspect/maps.h"
 
 namespace qkv::explore {
 
-/// An image and what models read of it.
+/// An image as one model reads it.
+struct ModelInput {
+  std::weak_ptr<const LoadedModel> model;
+  Tensor<float> pixels;  // [1, channels, height, width]
+  image::Rect where;     // the patches in the photo
+};
+
 struct StoredImage {
   std::string id;
-  image::Image photo;
-  std::map<std::string, Tensor<float>> pixels;  // by the model's id, [1, channels, height, width]
+  std::vector<std::byte> source;             // a file, or grey or coloured pixels
+  std::vector<int64_t> shape;                // of pixels: [H, W] or [H, W, 3]; empty: a file
+  int64_t height = 0, width = 0;             // of the photo
+  std::string png;                           // of it, for the page
+  std::map<std::string, ModelInput> inputs;  // by the model's id
 };
 
 /// Of one model and one image.
 struct PreparedImage {
   const StoredImage* image = nullptr;
   View<const float> pixels;  // [1, channels, height, width]
+  image::Rect where;         // the patches in the photo
   inspect::TokenGrid grid;
 };
 
+/// Called with the number of pixels of a photo before it is decoded; may throw.
+using AdmitPixels = std::function<void(int64_t pixels)>;
+
+/// Not thread-safe.
 class ImageStore {
  public:
-  static constexpr size_t kMost = 16;  // images; the least recently used goes first
+  static constexpr size_t kMaxImages = 4096;
 
-  explicit ImageStore(int64_t max_pixels) : max_pixels_(max_pixels) {}
+  /// memory: of all images, in bytes. The least recently used go first; the last one stays.
+  ImageStore(int64_t max_pixels, int64_t memory) : max_pixels_(max_pixels), memory_(memory) {}
 
-  /// The image of a request: its "file" or "pixels", its "sample", or its "image", the id of one before. Throws Error
-  /// if there is none of them, the id is not known (any more), or the bytes are no image of at most max_pixels.
-  StoredImage& Find(const Packet& request);
-  /// Prepared for a model, which must be of images. Valid until the next call.
-  PreparedImage Prepare(LoadedModel& model, StoredImage& image);
-  PreparedImage Prepare(LoadedModel& model, const Packet& request) { return Prepare(model, Find(request)); }
+  /// The image of a request, prepared for a model, which must be of images. It is the request's "file" or "pixels", its
+  /// "sample", or its "image", the id of one before. Valid until the next call. Throws Error if there is none of them,
+  /// the id is not known (any more), or the bytes are no image of at most max_pixels.
+  PreparedImage Prepare(const ExploredModel& model, const Packet& request, const AdmitPixels& admit);
+
+  /// Of what is kept.
+  int64_t bytes() const { return bytes_; }
 
  private:
-  StoredImage& Store(image::Image photo, std::string id);
-  StoredImage* FindStored(const std::string& id);
+  using Images = std::list<StoredImage>;
 
-  int64_t max_pixels_;
-  std::list<StoredImage> images_;  // most recently used first
+  StoredImage& Find(const Packet& request);
+  StoredImage* FindStored(const std::string& id);
+  StoredImage& Store(std::span<const std::byte> source, std::vector<int64_t> shape, std::string id);
+  void Trim();
+
+  const int64_t max_pixels_, memory_;
+  int64_t bytes_ = 0;
+  Images images_;                                             // most recently used first
+  std::unordered_map<std::string, Images::iterator> places_;  // by id
 };
 
 /// The answer to "image": what is shown of it, and where the model's patches are.
-Packet DescribeImage(LoadedModel& model, const PreparedImage& image);
+Packet DescribeImage(const PreparedImage& image);
 
 /// The images that come with the explorer.
 struct Sample {

@@ -20,7 +20,7 @@ Edits EditsOf(const PassCall& call) {
   const auto found = call.request.find("edits");
   if (found == call.request.end() || found->is_null() || (found->is_array() && found->empty())) return {};
   // Tokens are those of this image's size.
-  model::VitConfig config = call.model.checkpoint().description.config;
+  model::VitConfig config = call.model.config();
   config.image_height = call.image.pixels.dim(2), config.image_width = call.image.pixels.dim(3);
   return {*found, config};
 }

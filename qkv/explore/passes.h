@@ -2,15 +2,15 @@
 // contributes. Without edits the pass is the engine's own; with edits it is an open one (open_pass.h).
 #pragma once
 
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/image_store.h"
-#include "qkv/explore/loaded_model.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
 /// What a call is about: a model of images, one image, and the request with "edits".
 struct PassCall {
-  LoadedModel& model;
+  ExploredModel& model;
   const PreparedImage& image;
   const io::Json& request;
 };

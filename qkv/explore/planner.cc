@@ -56,8 +56,9 @@ Tensor<float> MergingRatios(Tensor<float>& tokens, Tensor<float>& heads) {
 
 }  // namespace
 
-Packet AnswerPlan(LoadedModel& model, const io::Json& request) {
-  const model::VitConfig c = model::InputConfig(model.checkpoint().description);
+Packet AnswerPlan(ExploredModel& model, const io::Json& request) {
+  model.config();  // of images
+  const model::VitConfig& c = model.loaded()->facts().config;
   Require(!nn::IsPositional(c.block.attention.kind),
           "plan: the scores of {} come from positions, not from products of tokens; there is nothing to order",
           c.architecture);

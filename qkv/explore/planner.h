@@ -2,13 +2,13 @@
 // another, and a map of that (attention/plan.h).
 #pragma once
 
-#include "qkv/explore/loaded_model.h"
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
 /// "queries": "all", or how many tokens of a block look at all. Throws Error for a model whose scores come from
 /// positions.
-Packet AnswerPlan(LoadedModel& model, const io::Json& request);
+Packet AnswerPlan(ExploredModel& model, const io::Json& request);
 
 }  // namespace qkv::explore

@@ -71,7 +71,7 @@ Tensor<float> RecallWeights(const lab::Memory<float>& memory, const Tensor<float
 }
 
 // Of the heads of the first block: the query's row without the prefix, [heads, P].
-Tensor<float> AttentionRows(LoadedModel& model, const PreparedImage& image, const std::vector<int64_t>& heads,
+Tensor<float> AttentionRows(ExploredModel& model, const PreparedImage& image, const std::vector<int64_t>& heads,
                             int64_t query) {
   const io::Json none = io::Json::object();
   const Tensor<float> attention = AttentionOf({model, image, none}, {{0}});  // [1, H, N, N]
@@ -112,7 +112,7 @@ int64_t QueryOf(const io::Json& request, const inspect::TokenGrid& grid) {
 
 }  // namespace
 
-Packet AnswerSmooth(LoadedModel& model, const PreparedImage& image, const io::Json& request) {
+Packet AnswerSmooth(ExploredModel& model, const PreparedImage& image, const io::Json& request) {
   const model::Model& layers = model.image_model();
   const int64_t step = IntegerField(request, "step", 0, std::ssize(kSteps) - 1), query = QueryOf(request, image.grid),
                 H = layers.config().block.attention.heads;

@@ -2,14 +2,14 @@
 // (lab/claims/associative_memory.h has their common form).
 #pragma once
 
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/image_store.h"
-#include "qkv/explore/loaded_model.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
 /// "step": 0 Gaussian smoothing by distance, 1 hard dictionary of raw patches, 2 soft dictionary with a temperature,
 /// 3 scaled dot product of one head, 4 all heads. "query": [row, column] of the patch.
-Packet AnswerSmooth(LoadedModel& model, const PreparedImage& image, const io::Json& request);
+Packet AnswerSmooth(ExploredModel& model, const PreparedImage& image, const io::Json& request);
 
 }  // namespace qkv::explore

@@ -10,7 +10,7 @@
 
 namespace qkv::explore {
 
-Packet AnswerTranslate(LoadedModel& model, const io::Json& request) {
+Packet AnswerTranslate(ExploredModel& model, const io::Json& request) {
   const auto start = std::chrono::steady_clock::now();
   const app::LanguageModel& pair = model.language();
   app::TextAttendRequest attend{.part = inspect::PartKind::kCross,
@@ -18,7 +18,7 @@ Packet AnswerTranslate(LoadedModel& model, const io::Json& request) {
                                 .head = "all",
                                 .prefix = pair.Prefix("translate"),
                                 .settings = pair.Settings(),
-                                .model = model.title()};
+                                .model = TitleOf(model.entry())};
   const std::string rule = TextField(request, "rule", ""), target = TextField(request, "target", "");
   if (!rule.empty()) attend.settings.cross = app::ParseCrossWeights(rule, "\"rule\"");
   if (!Trim(target).empty()) attend.target = target;

@@ -2,12 +2,12 @@
 // block and head, and perhaps another rule in place of its softmax.
 #pragma once
 
-#include "qkv/explore/loaded_model.h"
+#include "qkv/explore/explored_model.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
 
 /// Throws Error for a model that is no pair, a rule that is none, and an empty or too long text.
-Packet AnswerTranslate(LoadedModel& model, const io::Json& request);
+Packet AnswerTranslate(ExploredModel& model, const io::Json& request);
 
 }  // namespace qkv::explore

@@ -59,7 +59,7 @@ Tensor<float> ProjectAlone(const OpenModel& model, View<const float> x) {
   return now;
 }
 
-Packet AnswerWords(LoadedModel& model, const PreparedImage& image, const io::Json& request) {
+Packet AnswerWords(ExploredModel& model, const PreparedImage& image, const io::Json& request) {
   const std::string text = TextField(request, "text");
   Require(!text.empty(), "\"text\" is empty; give words that the image may show");
   const model::TwoTowerModel& towers = model.towers();

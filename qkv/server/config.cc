@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "qkv/app/embed.h"
+#include "qkv/app/hub.h"
 #include "qkv/app/parse.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
@@ -45,6 +47,13 @@ bool ParseSwitch(const std::string& text) {
   return text == "true";
 }
 
+void RequireId(const std::string& id) {
+  const bool fits = !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
+  });
+  Require(fits, "an id of a model has only letters, digits and -_.: in it, got \"{}\"; give one by id", id);
+}
+
 using Setters = std::map<std::string, std::function<void(const YAML::Node&)>>;
 
 // Reads one file, whose name and lines errors tell.
@@ -59,6 +68,7 @@ class Reader {
     } catch (const YAML::Exception& error) {
       Fail("{}: line {}: {}", file_.string(), error.mark.line + 1, error.msg);
     }
+    Require(!root.IsNull(), "{}: expected keys with values, such as port: 8080; the file is empty", file_.string());
     ServerConfig c;
     const auto words = [&](std::vector<std::string>& to) {
       return [this, &to](const YAML::Node& node) { to = Words(node); };
@@ -75,9 +85,6 @@ class Reader {
          {"threads", [&](const YAML::Node& n) { c.threads = ParseNumber<int>(Word(n), 1, 1024); }},
          {"limits", [&](const YAML::Node& n) { ReadLimits(n, c); }},
          {"models", [&](const YAML::Node& n) { ReadModels(n, c.models); }}});
-    RequireModels(c.models);
-    Require(c.limits.body <= c.limits.bodies, "{}: limits.body is above limits.bodies, which all bodies share",
-            file_.string());
     return c;
   }
 
@@ -86,7 +93,7 @@ class Reader {
     const auto seconds = [](double& to) {
       return [&to](const YAML::Node& n) { to = ParseNumber<double>(Word(n), 0.1, 86400); };
     };
-    Map(node, "limits.",
+    Map(node, "limits",
         {{"body", [&](const YAML::Node& n) { c.limits.body = ParseBytes(Word(n)); }},
          {"bodies", [&](const YAML::Node& n) { c.limits.bodies = ParseBytes(Word(n)); }},
          {"connections", [&](const YAML::Node& n) { c.limits.connections = ParseNumber<int>(Word(n), 1, 65536); }},
@@ -104,14 +111,18 @@ class Reader {
          {"header_seconds", seconds(c.limits.header_seconds)},
          {"idle_seconds", seconds(c.limits.idle_seconds)},
          {"transfer_seconds", seconds(c.limits.transfer_seconds)}});
+    Require(c.limits.body <= c.limits.bodies, "body is above bodies, which all bodies share: {} and {}", c.limits.body,
+            c.limits.bodies);
   }
 
   void ReadModels(const YAML::Node& node, std::vector<ModelEntry>& models) {
     if (!node.IsSequence()) FailAt(node, "models: expected a list");
+    std::set<std::string> ids;
     for (const YAML::Node& item : node) {
       ModelEntry m;
-      Map(item, "models.",
+      Map(item, "models",
           {{"id", [&](const YAML::Node& n) { m.id = Word(n); }},
+           {"title", [&](const YAML::Node& n) { m.title = Word(n); }},
            {"path", [&](const YAML::Node& n) { m.path = Path(Word(n)); }},
            {"dtype",
             [&](const YAML::Node& n) {
@@ -123,11 +134,21 @@ class Reader {
               app::ParseSize(Word(n), "size");
               m.size = Word(n);
             }},
-           {"pool", [&](const YAML::Node& n) { m.pool = Word(n); }},
-           {"labels", [&](const YAML::Node& n) { m.labels = (folder_ / Word(n)).string(); }},
+           {"pool",
+            [&](const YAML::Node& n) {
+              app::ParsePooling(Word(n), "pool");
+              m.pool = Word(n);
+            }},
+           {"labels", [&](const YAML::Node& n) { m.labels = File(Word(n)); }},
            {"revision", [&](const YAML::Node& n) { m.revision = Word(n); }},
            {"at_start", [&](const YAML::Node& n) { m.at_start = ParseSwitch(Word(n)); }}});
       if (m.id.empty()) m.id = IdOfPath(m.path);
+      try {
+        RequireId(m.id);
+        Require(ids.insert(m.id).second, "two models are called \"{}\"; give one of them another id", m.id);
+      } catch (const Error& error) {
+        FailAt(item, std::string("models: ") + error.what());
+      }
       models.push_back(std::move(m));
     }
   }
@@ -136,7 +157,15 @@ class Reader {
   std::string Path(const std::string& given) const {
     const std::filesystem::path beside = folder_ / given;
     std::error_code ignored;
-    return std::filesystem::exists(beside, ignored) ? beside.string() : given;
+    if (std::filesystem::exists(beside, ignored)) return beside.string();
+    Require(std::filesystem::exists(app::FindModel(given), ignored),
+            "no such file or folder, nor an id in the hub's cache: \"{}\"", given);
+    return given;
+  }
+  std::string File(const std::string& given) const {
+    std::error_code ignored;
+    Require(std::filesystem::is_regular_file(folder_ / given, ignored), "no such file: \"{}\"", given);
+    return (folder_ / given).string();
   }
 
   static std::string Word(const YAML::Node& node) {
@@ -155,8 +184,12 @@ class Reader {
     Fail("{}: line {}: {}", file_.string(), node.Mark().line + 1, what);
   }
 
-  void Map(const YAML::Node& node, const std::string& prefix, const Setters& setters) const {
-    if (!node.IsMap()) FailAt(node, prefix + " expected keys with values");
+  // Calls the setter of each key. name: of the node, empty for the root.
+  void Map(const YAML::Node& node, const std::string& name_of_node, const Setters& setters) const {
+    Require(node.IsMap() || !name_of_node.empty(), "{}: line {}: expected keys with values, such as port: 8080",
+            file_.string(), node.Mark().line + 1);
+    Require(node.IsMap(), "expected keys with values");
+    const std::string prefix = name_of_node.empty() ? "" : name_of_node + ".";
     std::set<std::string> seen;
     for (const auto& pair : node) {
       const YAML::Node &key = pair.first, &value = pair.second;
@@ -173,7 +206,8 @@ class Reader {
       } catch (const Error& error) {
         const std::string what = error.what();
         if (what.starts_with(file_.string())) throw;
-        FailAt(value, prefix + name + ": " + what);
+        // Nothing has no place.
+        FailAt(value.Mark().is_null() ? key : value, prefix + name + ": " + what);
       }
     }
   }
@@ -201,11 +235,7 @@ std::string ReadKeyFile(const std::filesystem::path& file) {
 void RequireModels(const std::vector<ModelEntry>& models) {
   std::set<std::string> ids;
   for (const ModelEntry& model : models) {
-    const bool fit = !model.id.empty() && model.id.size() <= 128 &&
-                     std::all_of(model.id.begin(), model.id.end(), [](unsigned char c) {
-                       return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
-                     });
-    Require(fit, "models: an id has letters, digits and -_.: alone, got \"{}\"; give one by id", model.id);
+    RequireId(model.id);
     Require(ids.insert(model.id).second, "models: two are called \"{}\"; give one of them another id", model.id);
   }
 }

@@ -6,25 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/open.h"
+#include "qkv/app/loaded_model.h"
 #include "qkv/server/engine.h"
 #include "qkv/server/http_message.h"
 
 namespace qkv::server {
 
-/// One model, as users of the server name it.
-struct ModelEntry {
-  std::string id;    // in requests
-  std::string path;  // as -m of the command line; empty: the built-in digits
-  std::string dtype = "fp32";
-  std::string size;       // "HxW" or "N"; empty: the model's own
-  std::string pool;       // of embeddings, as embed --pool; empty: as the authors of the model take it
-  std::string labels;     // file with the names of the classes
-  std::string revision;   // what answers call the version; empty: "1"
-  bool at_start = false;  // loaded before the server is ready, and kept
-
-  bool operator==(const ModelEntry&) const = default;
-};
+using app::ModelEntry;
 
 struct ServerConfig {
   std::string address = "127.0.0.1";

@@ -6,6 +6,7 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/serial.h"
+#include "qkv/explore/explorer.h"
 
 namespace qkv::server {
 namespace {
@@ -47,7 +48,8 @@ ServerConfig WithMemory(ServerConfig config) {
 Context::Context(ServerConfig config, ModelEvent event)
     : config_(WithMemory(std::move(config))),
       models_(
-          config_.models, config_.memory,
+          config_.models, config_.explorer ? explore::DefaultModels() : std::vector<ModelEntry>(),
+          {.memory = config_.memory, .max_waiting = std::max(1, config_.most_active / 2)},
           [this, event = std::move(event)](const std::string& id, std::string_view what, const std::string& detail) {
             metrics_.CountModelEvent(id, what);
             event(id, what, detail);
@@ -60,6 +62,12 @@ Context::Context(ServerConfig config, ModelEvent event)
             return options;
           }(),
           [this](const BatchReport& report) { metrics_.CountBatch(report); }) {}
+
+std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::string& id) {
+  std::shared_ptr<const LoadedModel> model = models_.Get(id, call.cancelled);
+  call.model = model->id();
+  return model;
+}
 
 void Context::Compute(Task& task, const Call& call) {
   const Counted counted(in_engine_);
@@ -78,7 +86,7 @@ image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes,
   const Clock::time_point start = Clock::now();
   image::DecodeOptions options;
   options.max_pixels = config_.most_pixels;
-  options.admit = [&](int64_t pixels) { call.memory->Take(BytesOf(pixels)); };
+  options.admit = [&](int64_t pixels) { call.memory->Take(BytesOfPixels(pixels)); };
   image::Image image = [&] {
     try {
       return image::Decode(bytes, options, where);
@@ -88,19 +96,23 @@ image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes,
       throw HttpError(400, "invalid_request_error", error.what());
     }
   }();
-  metrics_.CountDecoding(std::chrono::duration<double>(Clock::now() - start).count());
+  metrics_.CountDecoding(call.model, std::chrono::duration<double>(Clock::now() - start).count());
   return image;
 }
 
 Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const image::Image& image) {
   call.memory->Take(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
   const Core core(cores_);
-  return model.Pixels(image);
+  const Clock::time_point start = Clock::now();
+  Tensor<float> pixels = model.Pixels(image);
+  metrics_.CountPreparing(call.model, std::chrono::duration<double>(Clock::now() - start).count());
+  return pixels;
 }
 
 Levels Context::levels() const {
-  Levels levels{.active = active, .waiting = engine_.waiting()};
+  Levels levels{.active = active, .waiting = engine_.WaitingByModel()};
   for (const ModelStatus& status : models_.List()) {
+    levels.waiting.try_emplace(status.entry.id, 0);
     levels.models += status.loaded;
     levels.model_bytes += status.bytes;
   }

@@ -24,20 +24,22 @@ class Context {
 
   const ServerConfig& config() const { return config_; }
   Models& models() { return models_; }
+  /// The model that a request names, in memory. Throws as Models::Get.
+  std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id);
   Metrics& metrics() { return metrics_; }
 
-  /// Waits for the engine. Throws what the task throws, and HttpError 504 or Cancelled if the call is cancelled before.
+  /// Waits for the engine. Throws what the task throws, and Cancelled if the call is cancelled before.
   void Compute(Task& task, const Call& call);
   /// The same for a function, alone. A long one calls GiveWay between its steps.
   void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short = true);
   void GiveWay() { engine_.GiveWay(); }
 
   /// An image of a request, on this thread alone; as many at a time as there are cores. Throws HttpError 400 if it is
-  /// none, and 413 if it has too many pixels; 413
-  /// and 429 as ImageMemory::Take. `where` names it for people.
+  /// none, 413 if it has too many pixels, and 413 or 429 as ImageMemory::Take. `where` is its name in errors.
   image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
   /// Bytes that Decode takes of the call's memory for an image; they may be given back when it is gone.
-  static int64_t BytesOf(const image::Image& image) { return BytesOf(image.height() * image.width()); }
+  static int64_t BytesOf(const image::Image& image) { return BytesOfPixels(image.height() * image.width()); }
+  static int64_t BytesOfPixels(int64_t pixels) { return 4 * pixels; }  // of up to four channels
   /// The model's input of an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
 
@@ -52,10 +54,8 @@ class Context {
   int RetryAfter() const;
 
  private:
-  static int64_t BytesOf(int64_t pixels) { return 4 * pixels; }  // of up to four channels
-
   const ServerConfig config_;
-  mutable Metrics metrics_;
+  Metrics metrics_;
   Models models_;
   std::atomic<int64_t> in_engine_{0};
   std::counting_semaphore<> cores_;

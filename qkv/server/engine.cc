@@ -70,6 +70,13 @@ int64_t Engine::waiting() const {
   return std::ssize(queue_);
 }
 
+std::map<std::string, int64_t> Engine::WaitingByModel() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, int64_t> waiting;
+  for (const Entry* entry : queue_) ++waiting[entry->task->Labels().model];
+  return waiting;
+}
+
 double Engine::ExpectedWait() const {
   const std::lock_guard lock(mutex_);
   return static_cast<double>(queue_.size() + 1) * recent_seconds_;
@@ -130,9 +137,13 @@ void Engine::RunBatch(const std::vector<Entry*>& batch) {
 
 void Engine::Finish(const std::vector<Entry*>& batch) {
   const Clock::time_point start = Clock::now();
-  BatchReport report{
-      .labels = batch[0]->task->Labels(), .tasks = std::ssize(batch), .waited = SecondsBetween(batch[0]->since, start)};
-  for (const Entry* entry : batch) report.size += entry->task->size();
+  BatchReport report;
+  report.labels = batch[0]->task->Labels();
+  report.tasks = std::ssize(batch);
+  for (const Entry* entry : batch) {
+    report.size += entry->task->size();
+    report.waited.push_back(SecondsBetween(entry->since, start));
+  }
   RunBatch(batch);
   report.computed = SecondsBetween(start, Clock::now());
   {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -48,7 +49,7 @@ struct EngineOptions {
 struct BatchReport {
   TaskLabels labels;
   int64_t tasks = 0, size = 0;  // size: images or texts
-  double waited = 0;            // seconds of its first task in the queue
+  std::vector<double> waited;   // seconds of each task in the queue
   double computed = 0;          // seconds
 };
 
@@ -70,6 +71,8 @@ class Engine {
 
   /// Tasks that wait.
   int64_t waiting() const;
+  /// The same by the model of their labels.
+  std::map<std::string, int64_t> WaitingByModel() const;
   /// Seconds until a new task may begin, from the recent ones.
   double ExpectedWait() const;
 

@@ -15,7 +15,8 @@ constexpr int64_t kGreatestSeed = (int64_t{1} << 53) - 1;
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual) {
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input,
+                                               std::string_view usual) {
   std::string id = input.Text("model");
   if (id.empty()) {
     for (const ModelStatus& status : context.models().List()) {
@@ -24,7 +25,7 @@ std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestIn
     }
     if (id.empty()) throw HttpError(400, "invalid_request_error", "this server has no model of texts");
   }
-  auto model = context.models().Get(id);
+  auto model = context.ModelFor(call, id);
   if (model->language() == nullptr) {
     throw HttpError(400, "invalid_request_error",
                     FormatShown("model {} reads images, expected one of texts", model->id()));

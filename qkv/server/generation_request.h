@@ -14,7 +14,8 @@ namespace qkv::server {
 
 /// The model that a request names, or else the first model of texts whose id is `usual`, or else the first of any id.
 /// Throws HttpError as Models::Get, and 400 if it is none of texts.
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, const RequestInput& input, std::string_view usual);
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input,
+                                               std::string_view usual);
 
 /// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
 /// max_tokens, min_tokens, beams, length_penalty, no_repeat_ngram, repetition_penalty, as the options of qkv generate.

@@ -18,17 +18,11 @@ namespace {
 
 [[noreturn]] void Refuse(const std::string& message) { throw HttpError(400, "invalid_request_error", message); }
 
-bool Writes(const LoadedModel& model) { return model.language() != nullptr && model.language()->model().has_decoder(); }
-
-bool Classifies(const LoadedModel& model) {
-  return model.image() != nullptr && model.towers() == nullptr && model.image()->config().classes > 0;
-}
-
-int64_t EmbeddingWidth(const LoadedModel& model) {
-  if (model.image() == nullptr) return model.language()->model().width();
-  const model::VitConfig& c = model.image()->config();
-  if (model.pooling() == app::Pooling::kModel) return c.pooled_width();
-  return model.pooling() == app::Pooling::kClassTokenAndMean ? 2 * c.block.width : c.block.width;
+int64_t EmbeddingWidth(const ModelFacts& facts) {
+  if (facts.is_text()) return facts.texts->encoder->block.width;
+  const app::Pooling pooling = PoolingOf(facts);
+  if (pooling == app::Pooling::kModel) return facts.config.pooled_width();
+  return pooling == app::Pooling::kClassTokenAndMean ? 2 * facts.config.block.width : facts.config.block.width;
 }
 
 InferTensor Floats(const std::string& name, const Shape& shape, std::vector<float> values) {
@@ -77,7 +71,7 @@ class Inference {
   std::vector<InferOutput> Run() {
     if (model_->image() != nullptr) {
       ComputeImages();
-    } else if (Writes(*model_)) {
+    } else if (model_->facts().writes_text()) {
       outputs_["generated_text"] = Write();
     } else {
       outputs_["embedding"] = Rows("embedding", TextVectors(context_, call_, model_, Texts()));
@@ -103,14 +97,14 @@ class Inference {
   }
   const std::vector<std::string>& Labels() const {
     static const std::vector<std::string> kNone;
-    return Classifies(*model_) ? model_->image()->labels() : kNone;
+    return model_->facts().has_classifier() ? model_->image()->labels() : kNone;
   }
   bool Wants(std::string_view name) const {
     return std::any_of(wanted_.begin(), wanted_.end(), [&](const WantedOutput& w) { return w.name == name; });
   }
 
   void ReadInputs() {
-    const ModelTensors tensors = DescribeTensors(*model_);
+    const ModelTensors tensors = DescribeTensors(model_->facts());
     if (request_.raw) {
       const char* name = model_->image() != nullptr ? "image" : "text";
       raw_ = {.name = name, .datatype = "BYTES", .shape = {1}, .texts = {*request_.raw}, .binary = true};
@@ -144,7 +138,7 @@ class Inference {
   }
 
   void ReadOutputs() {
-    const ModelTensors tensors = DescribeTensors(*model_);
+    const ModelTensors tensors = DescribeTensors(model_->facts());
     wanted_ = request_.outputs;
     for (const WantedOutput& wanted : wanted_) {
       const bool known = std::any_of(tensors.outputs.begin(), tensors.outputs.end(),
@@ -160,8 +154,8 @@ class Inference {
   }
 
   std::vector<std::string> UsualOutputs() const {
-    if (model_->image() == nullptr) return {Writes(*model_) ? "generated_text" : "embedding"};
-    if (Classifies(*model_)) return {"logits", "probabilities"};
+    if (model_->image() == nullptr) return {model_->facts().writes_text() ? "generated_text" : "embedding"};
+    if (model_->facts().has_classifier()) return {"logits", "probabilities"};
     if (model_->towers() == nullptr) return {"embedding"};
     std::vector<std::string> names;
     const bool images = Find("pixels") != nullptr || Find("image") != nullptr;
@@ -211,7 +205,7 @@ class Inference {
     const bool texts = Find("text") != nullptr || Find("input_ids") != nullptr;
     std::vector<Tensor<float>> pixels;
     if (images) pixels = Pixels();
-    if (images && Classifies(*model_) && (Wants("logits") || Wants("probabilities"))) AddLogits(pixels);
+    if (images && model_->facts().has_classifier() && (Wants("logits") || Wants("probabilities"))) AddLogits(pixels);
     if (images && Wants("tokens")) AddTokens(pixels);
     const bool compares = Wants("logits_per_image") || (model_->towers() != nullptr && Wants("probabilities"));
     std::vector<std::vector<float>> of_images, of_texts;
@@ -322,29 +316,29 @@ class Inference {
 
 }  // namespace
 
-ModelTensors DescribeTensors(const LoadedModel& model) {
+ModelTensors DescribeTensors(const ModelFacts& facts) {
   ModelTensors tensors;
-  if (model.image() == nullptr) {
+  if (facts.is_text()) {
     tensors.inputs = {{"text", "BYTES", {-1}}};
-    if (Writes(model)) {
+    if (facts.writes_text()) {
       tensors.outputs = {{"generated_text", "BYTES", {-1}}};
     } else {
-      tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(model)}}};
+      tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(facts)}}};
     }
     return tensors;
   }
-  const model::VitConfig& c = model.image()->config();
+  const model::VitConfig& c = facts.config;
   tensors.inputs = {{"pixels", "FP32", {-1, c.channels, -1, -1}}, {"image", "BYTES", {-1}}};
-  tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(model)}}, {"tokens", "FP32", {-1, -1, c.block.width}}};
-  if (Classifies(model)) {
+  tensors.outputs = {{"embedding", "FP32", {-1, EmbeddingWidth(facts)}}, {"tokens", "FP32", {-1, -1, c.block.width}}};
+  if (facts.has_classifier()) {
     tensors.outputs.push_back({"logits", "FP32", {-1, c.classes}});
     tensors.outputs.push_back({"probabilities", "FP32", {-1, c.classes}});
   }
-  if (model.towers() == nullptr) return tensors;
+  if (!facts.has_text_tower()) return tensors;
   tensors.inputs.push_back({"text", "BYTES", {-1}});
   tensors.inputs.push_back({"input_ids", "INT64", {-1, -1}});
   tensors.inputs.push_back({"attention_mask", "INT64", {-1, -1}});
-  tensors.outputs.push_back({"text_embedding", "FP32", {-1, model.towers()->width()}});
+  tensors.outputs.push_back({"text_embedding", "FP32", {-1, c.pooled_width()}});
   tensors.outputs.push_back({"logits_per_image", "FP32", {-1, -1}});
   tensors.outputs.push_back({"probabilities", "FP32", {-1, -1}});
   return tensors;

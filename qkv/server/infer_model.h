@@ -21,7 +21,8 @@ struct ModelTensors {
   std::vector<TensorSpec> inputs, outputs;
 };
 
-ModelTensors DescribeTensors(const LoadedModel& model);
+/// From the model's files alone.
+ModelTensors DescribeTensors(const ModelFacts& facts);
 
 /// The outputs that the request asks for, in its order. Throws HttpError 400 for tensors that the model does not have.
 std::vector<InferOutput> Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,

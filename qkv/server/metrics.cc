@@ -6,6 +6,9 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <map>
+#include <mutex>
+
 namespace qkv::server {
 namespace {
 
@@ -28,32 +31,37 @@ struct Metrics::Families {
   prometheus::Family<prometheus::Counter>& requests = Make(registry, prometheus::BuildCounter(), "qkv_requests_total",
                                                            "Requests by route, method and status of the answer.");
   prometheus::Family<Histogram>& request_seconds = Make(registry, prometheus::BuildHistogram(), "qkv_request_seconds",
-                                                        "From a request's header to the end of its answer.");
+                                                        "Time from a request's header to the end of its answer.");
   prometheus::Family<prometheus::Counter>& left = Make(registry, prometheus::BuildCounter(), "qkv_clients_left_total",
-                                                       "Requests whose client went before the answer's end.");
+                                                       "Requests whose client left before the end of the answer.");
   prometheus::Family<prometheus::Counter>& sent =
       Make(registry, prometheus::BuildCounter(), "qkv_sent_bytes_total", "Bytes of answers' bodies.");
-  prometheus::Family<Histogram>& wait_seconds = Make(registry, prometheus::BuildHistogram(), "qkv_wait_seconds",
-                                                     "Of a batch's first task in the engine's queue.");
+  prometheus::Family<Histogram>& wait_seconds =
+      Make(registry, prometheus::BuildHistogram(), "qkv_wait_seconds", "Time of each task in the engine's queue.");
   prometheus::Family<Histogram>& compute_seconds =
-      Make(registry, prometheus::BuildHistogram(), "qkv_compute_seconds", "Of a batch in the engine.");
+      Make(registry, prometheus::BuildHistogram(), "qkv_compute_seconds", "Time of a batch in the engine.");
   prometheus::Family<Histogram>& batch_size =
       Make(registry, prometheus::BuildHistogram(), "qkv_batch_size", "Images or texts computed together.");
-  Histogram& decode_seconds =
-      Make(registry, prometheus::BuildHistogram(), "qkv_decode_seconds", "From an image's bytes to a model's input.")
-          .Add({}, kSeconds);
+  prometheus::Family<Histogram>& decode_seconds =
+      Make(registry, prometheus::BuildHistogram(), "qkv_decode_seconds", "Time to decode an image's file.");
+  prometheus::Family<Histogram>& prepare_seconds =
+      Make(registry, prometheus::BuildHistogram(), "qkv_prepare_seconds",
+           "Time to make a model's input of a decoded image: resizing and normalising.");
   prometheus::Family<prometheus::Counter>& tokens = Make(registry, prometheus::BuildCounter(), "qkv_tokens_total",
                                                          "Tokens that models of text have read and written.");
   prometheus::Family<prometheus::Counter>& model_events = Make(
       registry, prometheus::BuildCounter(), "qkv_model_events_total", "Models loaded, loaded again, unloaded, failed.");
   prometheus::Gauge& active =
       Make(registry, prometheus::BuildGauge(), "qkv_active_requests", "Requests that are worked on.").Add({});
-  prometheus::Gauge& waiting =
-      Make(registry, prometheus::BuildGauge(), "qkv_queue_depth", "Tasks that wait for the engine.").Add({});
+  prometheus::Family<prometheus::Gauge>& waiting =
+      Make(registry, prometheus::BuildGauge(), "qkv_queue_depth", "Tasks that wait for the engine.");
   prometheus::Gauge& models =
       Make(registry, prometheus::BuildGauge(), "qkv_models_loaded", "Models in memory.").Add({});
-  prometheus::Gauge& model_bytes =
-      Make(registry, prometheus::BuildGauge(), "qkv_model_bytes", "Memory of their weights.").Add({});
+  prometheus::Gauge& model_bytes = Make(registry, prometheus::BuildGauge(), "qkv_model_bytes",
+                                        "Memory of their weights, and of what the explorer derives of them.")
+                                       .Add({});
+  std::mutex mutex;                                     // of the gauges by model
+  std::map<std::string, prometheus::Gauge*> of_models;  // in `waiting`
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {}
@@ -71,12 +79,18 @@ void Metrics::CountRequest(std::string_view route, const HttpRequest& request, c
 
 void Metrics::CountBatch(const BatchReport& report) {
   const prometheus::Labels labels = {{"model", report.labels.model}, {"work", report.labels.work}};
-  families_->wait_seconds.Add(labels, kSeconds).Observe(report.waited);
+  for (const double waited : report.waited) families_->wait_seconds.Add(labels, kSeconds).Observe(waited);
   families_->compute_seconds.Add(labels, kSeconds).Observe(report.computed);
   families_->batch_size.Add(labels, kSizes).Observe(static_cast<double>(report.size));
 }
 
-void Metrics::CountDecoding(double seconds) { families_->decode_seconds.Observe(seconds); }
+void Metrics::CountDecoding(const std::string& model, double seconds) {
+  families_->decode_seconds.Add({{"model", model}}, kSeconds).Observe(seconds);
+}
+
+void Metrics::CountPreparing(const std::string& model, double seconds) {
+  families_->prepare_seconds.Add({{"model", model}}, kSeconds).Observe(seconds);
+}
 
 void Metrics::CountTokens(const std::string& model, int64_t read, int64_t written) {
   families_->tokens.Add({{"model", model}, {"direction", "read"}}).Increment(static_cast<double>(read));
@@ -87,9 +101,15 @@ void Metrics::CountModelEvent(const std::string& model, std::string_view event) 
   families_->model_events.Add({{"model", model}, {"event", std::string(event)}}).Increment();
 }
 
-std::string Metrics::Text(const Levels& levels) const {
+std::string Metrics::Text(const Levels& levels) {
+  const std::lock_guard lock(families_->mutex);
+  for (const auto& [model, gauge] : families_->of_models) gauge->Set(0);
+  for (const auto& [model, tasks] : levels.waiting) {
+    prometheus::Gauge*& gauge = families_->of_models[model];
+    if (gauge == nullptr) gauge = &families_->waiting.Add({{"model", model}});
+    gauge->Set(static_cast<double>(tasks));
+  }
   families_->active.Set(static_cast<double>(levels.active));
-  families_->waiting.Set(static_cast<double>(levels.waiting));
   families_->models.Set(static_cast<double>(levels.models));
   families_->model_bytes.Set(static_cast<double>(levels.model_bytes));
   return prometheus::TextSerializer().Serialize(families_->registry.Collect());

@@ -1,7 +1,8 @@
 // What the server counts, in Prometheus' text format.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,10 +12,11 @@
 
 namespace qkv::server {
 
-/// What is asked for at every scrape.
+/// Gauges, read at every scrape.
 struct Levels {
-  int64_t active = 0, waiting = 0;      // requests that are worked on, tasks in the queue
-  int64_t models = 0, model_bytes = 0;  // loaded
+  int64_t active = 0;                      // requests that are worked on
+  std::map<std::string, int64_t> waiting;  // tasks in the queue, by model
+  int64_t models = 0, model_bytes = 0;     // loaded
 };
 
 /// Members may be called from several threads.
@@ -26,12 +28,14 @@ class Metrics {
   /// route: its pattern, so that there are as many series as routes.
   void CountRequest(std::string_view route, const HttpRequest& request, const Outcome& outcome);
   void CountBatch(const BatchReport& report);
-  void CountDecoding(double seconds);
+  /// Of one image. model: the one that the request names, or empty.
+  void CountDecoding(const std::string& model, double seconds);
+  void CountPreparing(const std::string& model, double seconds);
   void CountTokens(const std::string& model, int64_t read, int64_t written);
   void CountModelEvent(const std::string& model, std::string_view event);
 
   /// text/plain; version=0.0.4
-  std::string Text(const Levels& levels) const;
+  std::string Text(const Levels& levels);
 
  private:
   struct Families;

@@ -3,151 +3,266 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "qkv/core/memory.h"
+#include "qkv/server/engine.h"
 
 namespace qkv::server {
 namespace {
 
 constexpr std::chrono::seconds kRetry{5};        // after a failure, before a request tries again
 constexpr std::chrono::seconds kLookAtFiles{2};  // between two looks at a model's files
+// How often those who wait look whether their client has left, and whether an unloaded model is still in use.
+constexpr std::chrono::milliseconds kLookAtWaiting{50};
+constexpr std::chrono::seconds kWaitForRoom{60};
 
 HttpError Unavailable(const std::string& id, const std::string& why) {
   return {503, "model_error", fmt::format("model {}: {}", id, why)};
 }
 
+std::string InWords(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
+
+std::string Why(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
+}
+
 }  // namespace
 
-Models::Models(std::vector<ModelEntry> entries, int64_t memory, ModelEvent event)
-    : memory_(memory), event_(std::move(event)) {
-  RequireModels(entries);
-  for (ModelEntry& entry : entries) slots_.push_back(std::make_shared<Slot>(std::move(entry)));
+Models::Models(std::vector<ModelEntry> entries, std::vector<ModelEntry> unlisted, const ModelsOptions& options,
+               ModelEvent event)
+    : options_(options), event_(std::move(event)), unlisted_(std::move(unlisted)) {
+  Replace(std::move(entries));
 }
 
 Models::~Models() {
-  for (Reload& reload : reloads_) reload.thread.join();
+  {
+    const Lock lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  for (Loader& loader : loaders_) loader.thread.join();
 }
 
-std::shared_ptr<Models::Slot> Models::Find(const std::string& id) const {
-  if (id.empty() && !slots_.empty()) return slots_.front();
-  for (const std::shared_ptr<Slot>& slot : slots_) {
-    if (slot->entry.id == id) return slot;
-  }
+void Models::Tell(const Events& events) const {
+  for (const Event& event : events) event_(event.id, event.event, event.detail);
+}
+
+std::shared_ptr<Models::Slot> Models::Find(const std::string& id, bool listed_only) const {
   std::string known;
-  for (const std::shared_ptr<Slot>& slot : slots_) known += (known.empty() ? "" : ", ") + slot->entry.id;
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (listed_only && !slot->listed) continue;
+    if (id.empty() || slot->entry.id == id) return slot;
+    known += (known.empty() ? "" : ", ") + slot->entry.id;
+  }
   throw HttpError(404, "not_found_error",
                   FormatShown("there is no model {}; there {}", id, known.empty() ? "are none" : "is " + known));
 }
 
-std::shared_ptr<const LoadedModel> Models::Get(const std::string& id) {
-  std::shared_ptr<Slot> slot;
-  {
-    const std::lock_guard lock(mutex_);
-    slot = Find(id);
-    slot->used = Clock::now();
-    if (slot->model) {
-      LookForChanges(slot);
-      return slot->model;
-    }
-  }
-  const std::lock_guard loading(slot->loading);
-  {
-    const std::lock_guard lock(mutex_);
-    if (slot->model) return slot->model;
-    if (!slot->error.empty() && Clock::now() - slot->failed < kRetry) throw Unavailable(slot->entry.id, slot->error);
-  }
-  return Load(*slot);
+std::shared_ptr<const LoadedModel> Models::Get(const std::string& id, const std::function<bool()>& cancelled) {
+  Lock lock(mutex_);
+  return GetFrom(Find(id, /*listed_only=*/true), lock, cancelled);
 }
 
-// The caller holds slot.loading.
-std::shared_ptr<const LoadedModel> Models::Load(Slot& slot) {
-  const bool again = [&] {
-    const std::lock_guard lock(mutex_);
-    return slot.model != nullptr;
-  }();
-  try {
-    if (!again) {
-      const int64_t expected = StoredBytes(slot.entry);
-      const std::lock_guard lock(mutex_);
-      MakeRoom(slot, expected);
-    }
-    const Clock::time_point start = Clock::now();
-    std::string notes;
-    auto model = std::make_shared<const LoadedModel>(
-        slot.entry, [&](const std::string& note) { notes += (notes.empty() ? "" : "; ") + note; });
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const std::lock_guard lock(mutex_);
-    MakeRoom(slot, model->bytes());
-    slot.model = model;
-    slot.error.clear();
-    slot.used = slot.looked = Clock::now();
-    event_(slot.entry.id, again ? "reloaded" : "loaded",
-           fmt::format("{} in {:.2f} s{}{}", FormatBytes(static_cast<double>(model->bytes())), seconds,
-                       notes.empty() ? "" : "; ", notes));
+std::shared_ptr<const LoadedModel> Models::Load(const std::string& id, const std::function<bool()>& cancelled) {
+  Lock lock(mutex_);
+  return GetFrom(Find(id, /*listed_only=*/false), lock, cancelled);
+}
+
+std::shared_ptr<const LoadedModel> Models::GetFrom(const std::shared_ptr<Slot>& slot, Lock& lock,
+                                                   const std::function<bool()>& cancelled) {
+  slot->used = Clock::now();
+  if (slot->model) {
+    const std::shared_ptr<const LoadedModel> model = slot->model;
+    const bool look = !slot->attempt && slot->used - slot->looked >= kLookAtFiles;
+    if (look) slot->looked = slot->used;
+    lock.unlock();
+    if (look) LookForChanges(slot, *model);
     return model;
-  } catch (const std::exception& error) {
-    const std::lock_guard lock(mutex_);
-    const std::string why = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
-    if (!again) slot.error = why;
-    slot.failed = Clock::now();
-    event_(slot.entry.id, "failed", why);
-    throw Unavailable(slot.entry.id, why);
   }
-}
-
-// Unloads the models that were used least recently until `bytes` fit. The caller holds mutex_.
-void Models::MakeRoom(const Slot& slot, int64_t bytes) {
-  Require(bytes <= memory_, "it takes {}, and the models' memory is {}: give the server more (memory), or int8",
-          FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(memory_)));
-  for (;;) {
-    int64_t total = bytes;
-    Slot* oldest = nullptr;
-    for (const std::shared_ptr<Slot>& other : slots_) {
-      if (other.get() == &slot || !other->model) continue;
-      total += other->model->bytes();
-      if (!other->entry.at_start && (oldest == nullptr || other->used < oldest->used)) oldest = other.get();
-    }
-    if (total <= memory_) return;
-    Require(oldest != nullptr, "it takes {} beside the models that stay loaded, and the models' memory is {}",
-            FormatBytes(static_cast<double>(bytes)), FormatBytes(static_cast<double>(memory_)));
-    oldest->model.reset();
-    event_(oldest->entry.id, "unloaded", "to make room for " + slot.entry.id);
+  if (!slot->attempt) {
+    if (!slot->error.empty() && slot->used - slot->failed < kRetry) throw Unavailable(slot->entry.id, slot->error);
+    StartLoad(slot);
   }
+  return Wait(*slot, lock, cancelled);
 }
 
-// Loads a model again beside the requests that use it. The caller holds mutex_.
-void Models::LookForChanges(const std::shared_ptr<Slot>& slot) {
-  if (slot->reloading || Clock::now() - slot->looked < kLookAtFiles) return;
-  slot->looked = Clock::now();
-  if (!slot->model->IsOutdated()) return;
-  LoadBeside(slot);
+std::shared_ptr<const LoadedModel> Models::Wait(const Slot& slot, Lock& lock, const std::function<bool()>& cancelled) {
+  const std::shared_ptr<Attempt> attempt = slot.attempt;
+  if (waiting_ >= options_.max_waiting) {
+    throw HttpError(
+        429, "rate_limit_error",
+        fmt::format("model {} is being loaded, and as many requests wait for models as may; try again", slot.entry.id));
+  }
+  ++waiting_;
+  while (!attempt->done && !stopped_) {
+    changed_.wait_for(lock, kLookAtWaiting);
+    if (cancelled && cancelled()) break;
+  }
+  --waiting_;
+  if (!attempt->done) throw Cancelled();
+  if (!attempt->model) throw Unavailable(slot.entry.id, attempt->error);
+  return attempt->model;
 }
 
-// On a thread of its own. The caller holds mutex_.
-void Models::LoadBeside(const std::shared_ptr<Slot>& slot) {
-  std::erase_if(reloads_, [](Reload& reload) {
-    if (!*reload.done) return false;
-    reload.thread.join();
+// Reads the folder without the lock: it may be slow.
+void Models::LookForChanges(const std::shared_ptr<Slot>& slot, const LoadedModel& model) {
+  if (!model.IsOutdated()) return;
+  const Lock lock(mutex_);
+  if (slot->model.get() == &model && !slot->attempt) StartLoad(slot);
+}
+
+// On a thread of its own, beside the requests that use the old one. The caller holds mutex_.
+void Models::StartLoad(const std::shared_ptr<Slot>& slot) {
+  std::erase_if(loaders_, [](Loader& loader) {
+    if (!*loader.done) return false;
+    loader.thread.join();
     return true;
   });
-  slot->reloading = true;
+  const auto attempt = std::make_shared<Attempt>();
   const auto done = std::make_shared<std::atomic<bool>>(false);
-  reloads_.push_back({std::thread([this, slot, done] {
-                        bool failed = false;
-                        try {
-                          const std::lock_guard loading(slot->loading);
-                          Load(*slot);
-                        } catch (const Error&) {  // told by the event: an old one goes on
-                          failed = true;
-                        }
-                        {
-                          const std::lock_guard lock(mutex_);
-                          slot->reloading = false;
-                          slot->looked = Clock::now() + (failed ? kRetry : std::chrono::seconds(0));
-                        }
-                        *done = true;
-                      }),
-                      done});
+  loaders_.reserve(loaders_.size() + 1), loading_.reserve(loading_.size() + 1);
+  std::thread thread([this, slot, done] {
+    RunLoad(slot);
+    *done = true;
+  });
+  loaders_.push_back({std::move(thread), done});
+  slot->attempt = attempt;
+  loading_.push_back(slot);
+}
+
+void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
+  Events events;
+  std::shared_ptr<const LoadedModel> model;
+  std::string error;
+  try {
+    model = LoadWithin(slot, events);
+  } catch (const std::exception& caught) {
+    error = Why(caught);
+    events.push_back({slot->entry.id, "failed", error});
+  }
+  Tell(events);
+  {
+    const Lock lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    if (model) {
+      slot->error.clear(), slot->reload_error.clear();
+      slot->was_loaded = true;
+      slot->looked = now;
+    } else {
+      (slot->model ? slot->reload_error : slot->error) = error;
+      slot->failed = now;
+      slot->looked = now + kRetry - kLookAtFiles;
+    }
+    slot->reserved = 0;
+    slot->attempt->model = std::move(model), slot->attempt->error = std::move(error), slot->attempt->done = true;
+    slot->attempt.reset();
+    std::erase(loading_, slot);
+    // It has left the list meanwhile: those who wait are the last that use it.
+    if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) DropModel(*slot);
+  }
+  changed_.notify_all();
+}
+
+// The bytes that it will take are reserved before, so that several loads at a time stay within the budget together.
+std::shared_ptr<const LoadedModel> Models::LoadWithin(const std::shared_ptr<Slot>& slot, Events& events) {
+  const int64_t expected = app::DescribeModel(slot->entry).expected_bytes;
+  {
+    Lock lock(mutex_);
+    Reserve(*slot, expected, lock, events);
+  }
+  const Clock::time_point start = Clock::now();
+  std::string notes;
+  auto model = std::make_shared<const LoadedModel>(
+      slot->entry, [&](const std::string& note) { notes += (notes.empty() ? "" : "; ") + note; });
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  Lock lock(mutex_);
+  if (model->bytes() > slot->reserved) Reserve(*slot, model->bytes(), lock, events);
+  const bool again = slot->model != nullptr;
+  DropModel(*slot);
+  slot->model = model;
+  slot->reserved = 0;
+  slot->facts.reset();
+  slot->used = Clock::now();
+  events.push_back(
+      {slot->entry.id, again ? "reloaded" : "loaded",
+       fmt::format("{} in {:.2f} s{}{}", InWords(model->bytes()), seconds, notes.empty() ? "" : "; ", notes)});
+  return model;
+}
+
+// Drops what was used least recently until the slot may take `bytes` for a load: the explorer's memory, models, at last
+// the slot's own old model. Waits for other loads and for models that are unloaded but in use. The caller holds the
+// lock.
+void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
+  Require(bytes <= options_.memory, "it takes {}, and the models' memory is {}: give the server more (memory), or int8",
+          InWords(bytes), InWords(options_.memory));
+  const Clock::time_point until = Clock::now() + kWaitForRoom;
+  slot.reserved = 0;
+  while (BytesBeside(slot) + bytes > options_.memory) {
+    if (DropOldest(slot, /*own_model=*/true, events)) continue;
+    const bool others_load = std::any_of(loading_.begin(), loading_.end(), [&](const auto& other) {
+      return other.get() != &slot && other->reserved > 0;
+    });
+    Require(!departed_.empty() || others_load,
+            "it takes {} beside the models that stay loaded, and the models' memory is {}", InWords(bytes),
+            InWords(options_.memory));
+    Require(!stopped_ && Clock::now() < until, "it takes {}, and models that are in use take the memory of {}",
+            InWords(bytes), InWords(options_.memory));
+    changed_.wait_for(lock, kLookAtWaiting);
+  }
+  slot.reserved = bytes;
+}
+
+// What is taken but for the slot's own reservation. The caller holds the lock.
+int64_t Models::BytesBeside(const Slot& slot) {
+  std::erase_if(departed_, [](const Departed& gone) { return gone.object.expired(); });
+  int64_t bytes = 0;
+  for (const Departed& gone : departed_) bytes += gone.bytes;
+  for (const std::shared_ptr<Slot>& other : slots_) {
+    bytes += (other->model ? other->model->bytes() : 0) + other->derived_bytes;
+  }
+  for (const std::shared_ptr<Slot>& other : loading_) bytes += other.get() == &slot ? 0 : other->reserved;
+  return bytes;
+}
+
+// Drops one thing that is not the slot's own, unless `own_model`. False if there is none. The caller holds the lock.
+bool Models::DropOldest(const Slot& slot, bool own_model, Events& events) {
+  Slot *derived = nullptr, *model = nullptr, *own = nullptr;
+  for (const std::shared_ptr<Slot>& other : slots_) {
+    const auto older = [&](const Slot* oldest) { return oldest == nullptr || other->used < oldest->used; };
+    if (other.get() == &slot) {
+      own = other.get();
+      continue;
+    }
+    if (other->derived && older(derived)) derived = other.get();
+    if (other->model && !other->entry.at_start && older(model)) model = other.get();
+  }
+  if (derived != nullptr) {
+    DropDerived(*derived);
+    return true;
+  }
+  if (model == nullptr && own_model && own != nullptr && own->model) model = own;
+  if (model == nullptr) return false;
+  DropModel(*model);
+  events.push_back({model->entry.id, "unloaded", "to make room for " + slot.entry.id});
+  return true;
+}
+
+// What requests still use is counted until they end. The caller holds the lock.
+void Models::DropModel(Slot& slot) {
+  DropDerived(slot);
+  if (!slot.model) return;
+  const Departed gone{slot.model, slot.model->bytes()};
+  slot.model.reset();
+  if (!gone.object.expired()) departed_.push_back(gone);
+}
+
+void Models::DropDerived(Slot& slot) {
+  if (!slot.derived) return;
+  const Departed gone{slot.derived, slot.derived_bytes};
+  slot.derived.reset();
+  slot.derived_bytes = 0;
+  if (!gone.object.expired()) departed_.push_back(gone);
 }
 
 void Models::LoadAtStart() {
@@ -156,53 +271,139 @@ void Models::LoadAtStart() {
   }
 }
 
-bool Models::ready() const {
-  const std::lock_guard lock(mutex_);
-  return std::all_of(slots_.begin(), slots_.end(),
-                     [](const std::shared_ptr<Slot>& slot) { return !slot->entry.at_start || slot->model; });
+bool Models::IsReady() {
+  const Lock lock(mutex_);
+  bool ready = true;
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (!slot->entry.at_start || slot->was_loaded) continue;
+    ready = false;
+    if (!slot->attempt && Clock::now() - slot->failed >= kRetry) StartLoad(slot);
+  }
+  return ready;
+}
+
+ModelStatus Models::StatusOf(const Slot& slot) {
+  ModelStatus status{.entry = slot.entry};
+  status.loaded = slot.model != nullptr;
+  status.bytes = slot.model ? slot.model->bytes() + slot.derived_bytes : 0;
+  status.error = slot.error, status.reload_error = slot.reload_error;
+  status.model = slot.model;
+  return status;
 }
 
 std::vector<ModelStatus> Models::List() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<ModelStatus> list;
   for (const std::shared_ptr<Slot>& slot : slots_) {
-    list.push_back(
-        {slot->entry, slot->model != nullptr, slot->model ? slot->model->bytes() : 0, slot->error, slot->model});
+    if (slot->listed) list.push_back(StatusOf(*slot));
   }
   return list;
 }
 
 ModelStatus Models::Status(const std::string& id) const {
-  const std::lock_guard lock(mutex_);
-  const std::shared_ptr<Slot> slot = Find(id);
-  return {slot->entry, slot->model != nullptr, slot->model ? slot->model->bytes() : 0, slot->error, slot->model};
+  const Lock lock(mutex_);
+  return StatusOf(*Find(id, /*listed_only=*/true));
 }
 
 void Models::Replace(std::vector<ModelEntry> entries) {
   RequireModels(entries);
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Slot>> slots;
-  for (ModelEntry& entry : entries) {
-    const auto same = std::find_if(slots_.begin(), slots_.end(),
-                                   [&](const std::shared_ptr<Slot>& slot) { return slot->entry == entry; });
-    slots.push_back(same != slots_.end() ? *same : std::make_shared<Slot>(std::move(entry)));
+  const size_t listed = entries.size();
+  for (const ModelEntry& entry : unlisted_) {
+    const bool taken =
+        std::any_of(entries.begin(), entries.end(), [&](const ModelEntry& e) { return e.id == entry.id; });
+    if (!taken) entries.push_back(entry);
   }
-  slots_ = std::move(slots);
+  const Lock lock(mutex_);
+  std::vector<std::shared_ptr<Slot>> slots;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto same = std::find_if(slots_.begin(), slots_.end(), [&](const std::shared_ptr<Slot>& slot) {
+      return slot->entry == entries[i] && slot->listed == (i < listed);
+    });
+    slots.push_back(same != slots_.end() ? *same : std::make_shared<Slot>(std::move(entries[i]), i < listed));
+  }
   for (const std::shared_ptr<Slot>& slot : slots_) {
-    if (slot->entry.at_start && !slot->model && !slot->reloading) LoadBeside(slot);
+    if (std::find(slots.begin(), slots.end(), slot) == slots.end()) DropModel(*slot);
+  }
+  const bool first = slots_.empty();
+  slots_ = std::move(slots);
+  if (first) return;  // LoadAtStart says what fails
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (slot->entry.at_start && !slot->model && !slot->attempt) StartLoad(slot);
   }
 }
 
 void Models::Unload(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  const std::shared_ptr<Slot> slot = Find(id);
-  if (slot->entry.at_start) {
-    throw HttpError(400, "invalid_request_error",
-                    "model " + slot->entry.id + " is to stay loaded, as its owner has it");
+  {
+    const Lock lock(mutex_);
+    Slot& slot = *Find(id, /*listed_only=*/true);
+    if (slot.entry.at_start) {
+      throw HttpError(400, "invalid_request_error",
+                      "model " + slot.entry.id + " stays loaded: its owner has set at_start");
+    }
+    if (!slot.model) return;
+    DropModel(slot);
   }
-  if (!slot->model) return;
-  slot->model.reset();
-  event_(slot->entry.id, "unloaded", "as asked");
+  Tell({{id, "unloaded", "as a request asked"}});
+}
+
+std::vector<ModelEntry> Models::Entries() const {
+  const Lock lock(mutex_);
+  std::vector<ModelEntry> entries;
+  for (const std::shared_ptr<Slot>& slot : slots_) entries.push_back(slot->entry);
+  return entries;
+}
+
+std::shared_ptr<const ModelFacts> Models::Describe(const std::string& id) {
+  std::shared_ptr<Slot> slot;
+  {
+    const Lock lock(mutex_);
+    slot = Find(id, /*listed_only=*/false);
+    if (slot->model) return {slot->model, &slot->model->facts()};
+  }
+  try {
+    app::FileStamps stamps = app::StampFiles(slot->entry);
+    {
+      const Lock lock(mutex_);
+      if (slot->facts && slot->facts_stamps == stamps) return slot->facts;
+    }
+    auto facts = std::make_shared<const ModelFacts>(app::DescribeModel(slot->entry));
+    const Lock lock(mutex_);
+    slot->facts = facts, slot->facts_stamps = std::move(stamps);
+    return facts;
+  } catch (const Error& error) {
+    throw Unavailable(slot->entry.id, error.what());
+  }
+}
+
+void Models::Keep(const LoadedModel& model, std::shared_ptr<void> derived, int64_t bytes) {
+  Events events;
+  bool fits = true;
+  {
+    const Lock lock(mutex_);
+    const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                    [&](const std::shared_ptr<Slot>& slot) { return slot->model.get() == &model; });
+    if (found == slots_.end()) {  // it was unloaded meanwhile
+      if (derived) departed_.push_back({derived, bytes});
+      return;
+    }
+    Slot& slot = **found;
+    if (slot.derived != derived) DropDerived(slot);
+    slot.derived = std::move(derived);
+    slot.derived_bytes = 0;
+    while (fits && bytes > 0 && BytesBeside(slot) + slot.reserved + bytes > options_.memory) {
+      fits = DropOldest(slot, /*own_model=*/false, events);
+    }
+    if (fits) {
+      slot.derived_bytes = bytes;
+    } else {
+      DropDerived(slot);
+    }
+  }
+  Tell(events);
+  if (!fits) {
+    throw Unavailable(model.id(), fmt::format("the explorer takes {} beside it, and the models' memory is {}",
+                                              InWords(bytes), InWords(options_.memory)));
+  }
 }
 
 }  // namespace qkv::server

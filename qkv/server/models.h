@@ -1,50 +1,65 @@
 // The server's models: loaded when first asked for, kept within a budget of memory, loaded again when their files
-// change.
+// change. The explorer at / uses the same.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
-#include "qkv/server/loaded_model.h"
+#include "qkv/app/loaded_model.h"
+#include "qkv/explore/model_source.h"
+#include "qkv/server/config.h"
 
 namespace qkv::server {
+
+using app::LoadedModel, app::ModelFacts;
 
 struct ModelStatus {
   ModelEntry entry;
   bool loaded = false;
-  int64_t bytes = 0;                         // of its weights, if loaded
-  std::string error;                         // why the last attempt failed, or empty
+  int64_t bytes = 0;                         // of its weights, if loaded, and of what the explorer derived of them
+  std::string error;                         // why the last attempt failed, if it is not loaded
+  std::string reload_error;                  // why its changed files could not be loaded; the old ones serve
   std::shared_ptr<const LoadedModel> model;  // if loaded
 };
 
 /// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", with a word more.
 using ModelEvent = std::function<void(const std::string& id, std::string_view event, const std::string& detail)>;
 
-class Models {
+struct ModelsOptions {
+  int64_t memory = 0;       // of all models together, in bytes: loaded, being loaded, and unloaded but in use
+  int64_t max_waiting = 1;  // requests that wait for models being loaded
+};
+
+/// Members may be called from several threads.
+class Models final : public explore::ModelSource {
  public:
-  /// memory: of all models together, in bytes. Throws Error if two have one id.
-  Models(std::vector<ModelEntry> entries, int64_t memory, ModelEvent event);
-  ~Models();
+  /// unlisted: models for the explorer alone; those whose id `entries` has are left out. `event` is called without
+  /// locks. Throws Error if two have one id.
+  Models(std::vector<ModelEntry> entries, std::vector<ModelEntry> unlisted, const ModelsOptions& options,
+         ModelEvent event);
+  ~Models() override;
   Models(const Models&) = delete;
   Models& operator=(const Models&) = delete;
 
-  /// The model of this id; of an empty one the first. Loads it if need be, while others of the same wait. Throws
-  /// HttpError: 404 for an id that there is not, 503 if it cannot be loaded or does not fit the budget.
-  std::shared_ptr<const LoadedModel> Get(const std::string& id);
+  /// The listed model of this id; of an empty one the first. A model that is not in memory is loaded on a thread of its
+  /// own, and the call waits. Throws HttpError: 404 for an id that there is not, 503 if it cannot be loaded or does not
+  /// fit the budget, 429 if too many requests wait; Cancelled once `cancelled` is true.
+  std::shared_ptr<const LoadedModel> Get(const std::string& id, const std::function<bool()>& cancelled = {});
 
   /// Loads those that are to be there at start. Throws HttpError as Get.
   void LoadAtStart();
-  /// True if all of these are loaded.
-  bool ready() const;
-  /// In the order of the configuration.
+  /// True if all that are to be there at start have been loaded. Tries those again that could not be.
+  bool IsReady();
+  /// The listed ones, in the order of the configuration.
   std::vector<ModelStatus> List() const;
   /// One of them. Throws HttpError 404.
   ModelStatus Status(const std::string& id) const;
@@ -54,35 +69,80 @@ class Models {
   /// Drops a model from memory until it is asked for again. Throws HttpError 400 for one that is to stay.
   void Unload(const std::string& id);
 
+  /// For the explorer: all models, also unlisted ones. Describe caches what it has read until the files change.
+  std::vector<ModelEntry> Entries() const override;
+  std::shared_ptr<const ModelFacts> Describe(const std::string& id) override;
+  std::shared_ptr<const LoadedModel> Load(const std::string& id, const std::function<bool()>& cancelled) override;
+  void Keep(const LoadedModel& model, std::shared_ptr<void> derived, int64_t bytes) override;
+
  private:
   using Clock = std::chrono::steady_clock;
-  struct Slot {
-    explicit Slot(ModelEntry given) : entry(std::move(given)) {}
+  using Lock = std::unique_lock<std::mutex>;
 
-    const ModelEntry entry;
-    std::mutex loading;  // held by whoever loads it
+  // A load in progress. Requests that wait for it get its result even if the model is unloaded at once.
+  struct Attempt {
     std::shared_ptr<const LoadedModel> model;
     std::string error;
-    Clock::time_point failed, used, looked;  // last failure, use, look at its files
-    bool reloading = false;
+    bool done = false;
   };
+  struct Slot {
+    Slot(ModelEntry given, bool is_listed) : entry(std::move(given)), listed(is_listed) {}
 
-  struct Reload {
+    const ModelEntry entry;
+    const bool listed;
+    std::shared_ptr<const LoadedModel> model;
+    std::shared_ptr<Attempt> attempt;  // while it is loaded
+    int64_t reserved = 0;              // bytes for that
+    std::shared_ptr<void> derived;     // of the explorer
+    int64_t derived_bytes = 0;
+    std::shared_ptr<const ModelFacts> facts;  // if they were asked for while it was not loaded
+    app::FileStamps facts_stamps;
+    bool was_loaded = false;
+    std::string error, reload_error;
+    Clock::time_point failed, used, looked;  // last failure, use, look at its files
+  };
+  struct Loader {
     std::thread thread;
     std::shared_ptr<std::atomic<bool>> done;
   };
+  struct Departed {  // dropped, but in use
+    std::weak_ptr<const void> object;
+    int64_t bytes = 0;
+  };
+  struct Event {
+    std::string id;
+    std::string_view event;
+    std::string detail;
+  };
+  using Events = std::vector<Event>;
 
-  std::shared_ptr<Slot> Find(const std::string& id) const;
-  std::shared_ptr<const LoadedModel> Load(Slot& slot);
-  void MakeRoom(const Slot& slot, int64_t bytes);
-  void LookForChanges(const std::shared_ptr<Slot>& slot);
-  void LoadBeside(const std::shared_ptr<Slot>& slot);
+  std::shared_ptr<Slot> Find(const std::string& id, bool listed_only) const;
+  std::shared_ptr<const LoadedModel> GetFrom(const std::shared_ptr<Slot>& slot, Lock& lock,
+                                             const std::function<bool()>& cancelled);
+  std::shared_ptr<const LoadedModel> Wait(const Slot& slot, Lock& lock, const std::function<bool()>& cancelled);
+  void LookForChanges(const std::shared_ptr<Slot>& slot, const LoadedModel& model);
+  void StartLoad(const std::shared_ptr<Slot>& slot);
+  void RunLoad(const std::shared_ptr<Slot>& slot);
+  std::shared_ptr<const LoadedModel> LoadWithin(const std::shared_ptr<Slot>& slot, Events& events);
+  void Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events);
+  int64_t BytesBeside(const Slot& slot);
+  bool DropOldest(const Slot& slot, bool own_model, Events& events);
+  void DropModel(Slot& slot);
+  void DropDerived(Slot& slot);
+  void Tell(const Events& events) const;
+  static ModelStatus StatusOf(const Slot& slot);
 
-  const int64_t memory_;
+  const ModelsOptions options_;
   const ModelEvent event_;
-  mutable std::mutex mutex_;  // of all below, and of the slots but for `loading`
+  const std::vector<ModelEntry> unlisted_;
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
   std::vector<std::shared_ptr<Slot>> slots_;
-  std::vector<Reload> reloads_;
+  std::vector<std::shared_ptr<Slot>> loading_;  // also those that have left the list
+  std::vector<Departed> departed_;
+  std::vector<Loader> loaders_;
+  int64_t waiting_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace qkv::server

@@ -42,6 +42,7 @@ struct Call {
   std::map<std::string, std::string> parameters;  // of the path: "{model}"
   std::function<bool()> cancelled;                // nobody waits any more, or the time is over
   std::shared_ptr<ImageMemory> memory;
+  std::string model;  // the id of the one that answers, once it is known; for counters
 
   const HttpRequest& request() const { return exchange->request(); }
 };

@@ -140,7 +140,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 
 HttpResponse Attention(Context& context, Call& call) {
   const RequestInput input(call.request());
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   if (model->language() == nullptr) return OfImage(context, call, input, *model);
   if (!input.images().empty() || !input.Has("text")) {
     throw HttpError(400, "invalid_request_error",

@@ -122,7 +122,7 @@ void Shorten(std::vector<float>& vector, int64_t dimensions) {
 
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request());
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   const std::string format = input.Text("encoding_format", "float");
   if (format != "float" && format != "base64") {
     throw HttpError(400, "invalid_request_error", "encoding_format: expected float or base64");

@@ -1,7 +1,7 @@
 // The explorer's page, and the calls by which it asks (docs/explore_protocol.md).
 #include <algorithm>
 #include <memory>
-#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,21 +13,67 @@ namespace qkv::server {
 namespace {
 
 constexpr std::string_view kPackets = "application/octet-stream";
+constexpr int64_t kExplorerShare = 4;  // of the memory of images, for those that the page works on
 
-// The server's own models, which the page shows as far as it can, then those that come with qkv.
+// The page shows the server's own models as far as it can, then those that come with qkv (Context).
 explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
   explore::ExplorerOptions options;
-  std::set<std::string> ids;
-  for (const ModelEntry& model : config.models) {
-    options.models.push_back({.id = model.id, .path = model.path, .title = ""});
-    ids.insert(model.id);
-  }
-  for (explore::ModelEntry& model : explore::DefaultModels()) {
-    if (ids.insert(model.id).second) options.models.push_back(std::move(model));
-  }
-  options.memory = static_cast<double>(config.memory);
   options.max_pixels = config.most_pixels;
+  options.image_memory = config.image_bytes / kExplorerShare;
   return options;
+}
+
+// The explorer with what the engine's thread knows of it.
+struct ExplorerState {
+  explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context.config())) {}
+
+  explore::Explorer explorer;
+  int64_t image_bytes = 0;  // of kept images, as counted among those of all requests
+};
+
+// On the engine's thread. Photos that are decoded count among the images that are worked on, and kept ones, too.
+std::string AnswerExplorer(Context& context, Call& call, ExplorerState& state, const explore::Packet& request,
+                           const std::shared_ptr<const LoadedModel>& model) {
+  const explore::AdmitPixels admit = [&](int64_t pixels) { call.memory->Take(Context::BytesOfPixels(pixels)); };
+  const auto count = [&] {
+    context.image_bytes += state.explorer.image_bytes() - state.image_bytes;
+    state.image_bytes = state.explorer.image_bytes();
+  };
+  try {
+    std::string answer = explore::Encode(state.explorer.Call(call.parameters.at("call"), request, model, admit));
+    count();
+    return answer;
+  } catch (...) {
+    count();
+    throw;
+  }
+}
+
+HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
+  const std::string& name = call.parameters.at("call");
+  const std::vector<std::string> calls = explore::Explorer::Calls();
+  if (std::find(calls.begin(), calls.end(), name) == calls.end()) {
+    throw HttpError(404, "not_found_error", FormatShown("the explorer answers no call {}", name));
+  }
+  const std::string type = call.request().MediaType();
+  if (type != kPackets && type != "application/json") {
+    throw HttpError(415, "invalid_request_error",
+                    "Content-Type: expected application/json or application/octet-stream");
+  }
+  HttpResponse response{.type = std::string(kPackets)};
+  if (name == "models") {
+    response.body = explore::Encode(state.explorer.Models());
+    return response;
+  }
+  const std::string& body = call.request().body;
+  const explore::Packet request =
+      body.empty() ? explore::Packet() : explore::Decode(std::as_bytes(std::span<const char>(body)));
+  // Loaded here, so that the engine does not wait for it.
+  const std::shared_ptr<const LoadedModel> model = state.explorer.Load(request, call.cancelled);
+  call.model = model->id();
+  context.Compute({model->id(), "explorer"}, call,
+                  [&] { response.body = AnswerExplorer(context, call, state, request, model); });
+  return response;
 }
 
 }  // namespace
@@ -40,23 +86,9 @@ void AddExploreRoutes(Router& router, Context& context) {
     return response;
   };
   router.Add({"GET", "/", page, /*open=*/true, /*light=*/true});
-  // Used on the engine's thread alone.
-  const auto explorer = std::make_shared<explore::Explorer>(ExplorerOptionsOf(context.config()));
-  const std::vector<std::string> calls = explore::Explorer::Calls();
-  router.Add({"POST", "/explore/{call}", [&context, explorer, calls](Call& call) {
-                const std::string& name = call.parameters.at("call");
-                if (std::find(calls.begin(), calls.end(), name) == calls.end()) {
-                  throw HttpError(404, "not_found_error", FormatShown("the explorer answers no call {}", name));
-                }
-                const std::string type = call.request().MediaType();
-                if (type != kPackets && type != "application/json") {
-                  throw HttpError(415, "invalid_request_error",
-                                  "Content-Type: expected application/json or application/octet-stream");
-                }
-                std::string answer;
-                context.Compute({"explorer", name}, call, [&] { answer = explorer->Call(name, call.request().body); });
-                return HttpResponse{.type = std::string(kPackets), .body = std::move(answer)};
-              }});
+  const auto explorer = std::make_shared<ExplorerState>(context);
+  router.Add(
+      {"POST", "/explore/{call}", [&context, explorer](Call& call) { return Explore(context, call, *explorer); }});
 }
 
 }  // namespace qkv::server

@@ -66,7 +66,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   const std::string prompt = PromptOf(input);
   const bool streams = input.Flag("stream");
   const std::vector<std::string> stops = StopsOf(input);
-  const auto model = TextModelOf(context, input, "");
+  const auto model = TextModelOf(context, call, input, "");
   const app::LanguageModel& language = *model->language();
   const bool continues = language.model().has_decoder() && !language.model().has_encoder();
   if (!continues) {

@@ -64,7 +64,7 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
 
 HttpResponse Classify(Context& context, Call& call) {
   const RequestInput input(call.request());
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   const std::vector<Upload>& images = input.RequireImages();
   const int64_t top = input.Integer("top", 5, 1, kMaxTop);
   const bool by_prompts = input.Has("prompts");

@@ -9,15 +9,15 @@ namespace {
 
 std::string VersionOf(const ModelEntry& entry) { return entry.revision.empty() ? "1" : entry.revision; }
 
-// The model of a path, loaded. Throws HttpError 404 for another version.
-std::shared_ptr<const LoadedModel> ModelOfPath(Context& context, const Call& call) {
-  const std::string& id = call.parameters.at("model");
-  const ModelStatus status = context.models().Status(id);
+// The model of a path, loaded or not. Throws HttpError 404 for another version.
+ModelStatus ModelOfPath(Context& context, const Call& call) {
+  ModelStatus status = context.models().Status(call.parameters.at("model"));
   const auto version = call.parameters.find("version");
   if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
-    throw HttpError(404, "not_found_error", FormatShown("model {} has version {} alone", id, VersionOf(status.entry)));
+    throw HttpError(404, "not_found_error",
+                    FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
   }
-  return context.models().Get(id);
+  return status;
 }
 
 io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
@@ -29,10 +29,10 @@ io::Json TensorsJson(const std::vector<TensorSpec>& specs) {
 }
 
 HttpResponse Metadata(Context& context, Call& call) {
-  const auto model = ModelOfPath(context, call);
-  const ModelTensors tensors = DescribeTensors(*model);
-  return {.body = app::JsonLine({{"name", model->id()},
-                                 {"versions", {VersionOf(model->entry())}},
+  const ModelEntry entry = ModelOfPath(context, call).entry;
+  const ModelTensors tensors = DescribeTensors(*context.models().Describe(entry.id));
+  return {.body = app::JsonLine({{"name", entry.id},
+                                 {"versions", {VersionOf(entry)}},
                                  {"platform", "qkv"},
                                  {"inputs", TensorsJson(tensors.inputs)},
                                  {"outputs", TensorsJson(tensors.outputs)}})};
@@ -40,8 +40,8 @@ HttpResponse Metadata(Context& context, Call& call) {
 
 // Triton's configuration, as far as it says something about this server. Shapes are without the batch.
 HttpResponse Configuration(Context& context, Call& call) {
-  const auto model = ModelOfPath(context, call);
-  const ModelTensors tensors = DescribeTensors(*model);
+  const std::string id = ModelOfPath(context, call).entry.id;
+  const ModelTensors tensors = DescribeTensors(*context.models().Describe(id));
   const auto list = [](const std::vector<TensorSpec>& specs, bool input) {
     io::Json all = io::Json::array();
     for (const TensorSpec& spec : specs) {
@@ -55,7 +55,7 @@ HttpResponse Configuration(Context& context, Call& call) {
   };
   const EngineOptions& batching = context.config().batching;
   return {.body =
-              app::JsonLine({{"name", model->id()},
+              app::JsonLine({{"name", id},
                              {"platform", "qkv"},
                              {"backend", "qkv"},
                              {"max_batch_size", batching.most_together},
@@ -66,17 +66,12 @@ HttpResponse Configuration(Context& context, Call& call) {
 
 HttpResponse InferOnce(Context& context, Call& call) {
   const InferRequest request = ParseInferRequest(call.request());
-  const auto model = ModelOfPath(context, call);
+  const auto model = context.ModelFor(call, ModelOfPath(context, call).entry.id);
   return InferResponse(model->id(), VersionOf(model->entry()), request.id, Infer(context, call, model, request));
 }
 
 HttpResponse Ready(Context& context, Call& call) {
-  const ModelStatus status = context.models().Status(call.parameters.at("model"));
-  const auto version = call.parameters.find("version");
-  if (version != call.parameters.end() && version->second != VersionOf(status.entry)) {
-    throw HttpError(404, "not_found_error",
-                    FormatShown("model {} has version {} alone", status.entry.id, VersionOf(status.entry)));
-  }
+  const ModelStatus status = ModelOfPath(context, call);
   // A model that is not loaded yet will be at its first request.
   if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
   return {.body = R"({"ready": true})"};
@@ -104,8 +99,8 @@ HttpResponse Index(Context& context, Call& call) {
   return {.body = app::JsonLine(list)};
 }
 
-// Loads or drops one. Its owner has configured it, so a client's configuration is refused.
-HttpResponse Move(Context& context, Call& call, bool load) {
+// Its owner has configured it, so a client's configuration is refused.
+HttpResponse SetLoaded(Context& context, Call& call, bool load) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
     const io::Json parameters = json.value("parameters", io::Json::object());
@@ -116,7 +111,7 @@ HttpResponse Move(Context& context, Call& call, bool load) {
   }
   const std::string& id = call.parameters.at("model");
   if (load) {
-    context.models().Get(id);
+    context.ModelFor(call, id);
   } else {
     context.models().Unload(id);
   }
@@ -146,16 +141,16 @@ void AddInferenceRoutes(Router& router, Context& context) {
   });
   light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });
   light("GET", "/v2/health/ready", true, [&context](Call&) {
-    if (!context.models().ready()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
+    if (!context.models().IsReady()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
     return HttpResponse{.body = R"({"ready": true})"};
   });
   AddModel(router, context, "/v2/models/{model}");
   AddModel(router, context, "/v2/models/{model}/versions/{version}");
   light("POST", "/v2/repository/index", false, [&context](Call& call) { return Index(context, call); });
-  router.Add(
-      {"POST", "/v2/repository/models/{model}/load", [&context](Call& call) { return Move(context, call, true); }});
-  router.Add(
-      {"POST", "/v2/repository/models/{model}/unload", [&context](Call& call) { return Move(context, call, false); }});
+  router.Add({"POST", "/v2/repository/models/{model}/load",
+              [&context](Call& call) { return SetLoaded(context, call, true); }});
+  router.Add({"POST", "/v2/repository/models/{model}/unload",
+              [&context](Call& call) { return SetLoaded(context, call, false); }});
 }
 
 }  // namespace qkv::server

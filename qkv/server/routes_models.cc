@@ -12,7 +12,8 @@ io::Json ModelJson(const ModelStatus& status, bool info) {
                    {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", status.entry.dtype}};
   if (status.loaded) json["bytes"] = status.bytes;
   if (!status.error.empty()) json["error"] = status.error;
-  if (info && status.model) json["info"] = status.model->info();
+  if (!status.reload_error.empty()) json["reload_error"] = status.reload_error;
+  if (info && status.model) json["info"] = status.model->facts().info;
   return json;
 }
 

@@ -21,6 +21,7 @@ void RequireSearch(const LibraryTask& task) {
 HttpResponse Predict(Context& context, Call& call) {
   const LibraryRequest request = ParseLibraryRequest(call.request());
   for (const LibraryTask& task : request.tasks) RequireSearch(task);
+  if (!request.tasks.empty()) context.ModelFor(call, request.tasks[0].model);  // before its image takes memory
   io::Json answer = io::Json::object();
   image::Image photo;
   if (request.image) {
@@ -34,7 +35,7 @@ HttpResponse Predict(Context& context, Call& call) {
       throw HttpError(400, "invalid_request_error",
                       visual ? "clip (visual): expected a field image" : "clip (textual): expected a field text");
     }
-    const auto model = context.models().Get(task.model);
+    const auto model = context.ModelFor(call, task.model);
     std::vector<std::vector<float>> vectors;
     if (visual) {
       std::vector<Tensor<float>> pixels;

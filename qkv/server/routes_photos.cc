@@ -53,7 +53,7 @@ HttpResponse Detect(Context& context, Call& call) {
   const RequestInput input(call.request());
   const double threshold = input.Number("threshold", 0.5, 0, 1);
   input.RequireImages();
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   app::Detector detector(RequireImageModel(*model), threshold);
   return AnswerPhotos(
       context, call, input, *model, "detection",
@@ -78,7 +78,7 @@ app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) 
 HttpResponse Segment(Context& context, Call& call) {
   const RequestInput input(call.request());
   input.RequireImages();
-  const auto model = context.models().Get(input.Text("model"));
+  const auto model = context.ModelFor(call, input.Text("model"));
   const model::Model& encoder = RequireImageModel(*model);
   app::Segmenter segmenter(encoder, RulesOf(input, encoder));
   return AnswerPhotos(

@@ -23,13 +23,13 @@ struct Rewriting {
   bool cut = false;
 };
 
-Rewriting ParseRewriting(Context& context, const RequestInput& input, std::string_view task) {
+Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input, std::string_view task) {
   Rewriting r;
   r.texts = input.Texts("text");
   if (r.texts.empty() || r.texts.size() > kMostTexts) {
     throw HttpError(400, "invalid_request_error", "text: expected a text, or a list of 1 to 2,048 texts");
   }
-  r.model = TextModelOf(context, input, task == "translate" ? app::kTranslator : app::kSummarizer);
+  r.model = TextModelOf(context, call, input, task == "translate" ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
   if (!language.model().has_decoder() || !language.model().has_encoder()) {
     throw HttpError(
@@ -117,7 +117,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
 std::optional<HttpResponse> Rewrite(Context& context, Call& call, const std::string& task) {
   const RequestInput input(call.request());
   const bool streams = input.Flag("stream");
-  const Rewriting r = ParseRewriting(context, input, task);
+  const Rewriting r = ParseRewriting(context, call, input, task);
   if (!streams) return RewriteAtOnce(context, call, r, task);
   if (r.cut) throw HttpError(400, "invalid_request_error", "cut: a stream does not cut texts");
   EventStream stream(call);

@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kManyPerThread = 4;
 constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
 constexpr int64_t kMaxImages = 64;
+// Kept from pass to pass; what a rare large image took beyond it is freed.
+constexpr int64_t kMaxScratchBytes = int64_t{256} << 20;
 
 // All tasks of a batch are of the class of its first, whose key they share.
 template <typename T>
@@ -88,7 +90,24 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
                 [&](int64_t p, int thread) { some(p * together, std::min(count, (p + 1) * together), thread); });
 }
 
+int64_t BytesOfScratch(const model::Workspace<float>& workspace) {
+  const int64_t floats = workspace.positions.size() + workspace.block_positions.size() +
+                         workspace.relative_biases.size() + workspace.places.size();
+  return static_cast<int64_t>(workspace.arena.peak_bytes()) + floats * static_cast<int64_t>(sizeof(float));
+}
+
 }  // namespace
+
+int64_t ScratchBytes() {
+  int64_t bytes = 0;
+  for (const model::Workspace<float>& workspace : Workspaces()) bytes += BytesOfScratch(workspace);
+  return bytes;
+}
+
+void TrimScratch(int64_t most_bytes) {
+  if (ScratchBytes() <= most_bytes) return;
+  for (model::Workspace<float>& workspace : Workspaces()) workspace = {};
+}
 
 PassTask::PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels)
     : model_(std::move(model)), wanted_(wanted), pixels_(std::move(pixels)), results_(pixels_.size()) {}
@@ -108,7 +127,10 @@ void PassTask::Run(std::span<Task* const> batch) {
       same->second.push_back(place);
     }
   }
-  for (const auto& [shape, places] : sizes) PassOfPlaces(*model_->image(), wanted_, places);
+  for (const auto& [shape, places] : sizes) {
+    PassOfPlaces(*model_->image(), wanted_, places);
+    TrimScratch(kMaxScratchBytes);
+  }
 }
 
 std::vector<Tensor<float>> PassTask::TakeResults() {

@@ -6,11 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/loaded_model.h"
 #include "qkv/app/pipeline.h"
 #include "qkv/server/engine.h"
-#include "qkv/server/loaded_model.h"
 
 namespace qkv::server {
+
+using app::LoadedModel;
+
+/// Scratch memory that passes have left for the next ones, in bytes. On the engine's thread.
+int64_t ScratchBytes();
+/// Frees it if it is more than this.
+void TrimScratch(int64_t most_bytes);
 
 /// A pass of some images through one model.
 class PassTask final : public Task {

@@ -8,17 +8,19 @@
 
 namespace qkv::server {
 
+app::Pooling PoolingOf(const ModelFacts& facts) { return app::ParsePooling(facts.pool, "pool"); }
+
 std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names) {
   std::vector<std::vector<float>> vectors;
   if (pixels.empty()) return vectors;
   const model::Model& encoder = RequireImageModel(*model);
-  const bool pooled = model->pooling() == app::Pooling::kModel;
+  const bool pooled = PoolingOf(model->facts()) == app::Pooling::kModel;
   const std::vector<Tensor<float>> results =
       ComputePasses(context, call, model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, std::move(pixels));
   for (size_t i = 0; i < names.size(); ++i) {
-    app::Embedding embedding = app::PoolEmbedding(encoder, model->pooling(), names[i], results[i]);
+    app::Embedding embedding = app::PoolEmbedding(encoder, PoolingOf(model->facts()), names[i], results[i]);
     if (model->towers() != nullptr) {
       const View<float> row(embedding.values.data(), {1, std::ssize(embedding.values)});
       Require(model::NormaliseRows(row) < 0, "{}: its vector has no direction", names[i]);

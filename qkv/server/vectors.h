@@ -5,9 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/embed.h"
 #include "qkv/server/context.h"
 
 namespace qkv::server {
+
+/// What becomes the vector of an image: as the entry says, or as the model's authors take it. Throws Error if the
+/// entry's is none.
+app::Pooling PoolingOf(const ModelFacts& facts);
 
 /// A vector of each image: by the entry's pooling; of a model with two towers of unit length. pixels: [1, channels,
 /// height, width] of each; names: for errors. Throws Error if one is not finite, or has no direction.

@@ -9,6 +9,7 @@
 #include "qkv/app/attend.h"
 #include "qkv/builtin/digits_model.h"
 #include "qkv/core/rng.h"
+#include "qkv/image/encode.h"
 #include "qkv/inspect/rollout.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
@@ -128,7 +129,8 @@ TEST(Explorer, RolloutIsThatOfInspect) {
 }
 
 TEST(Explorer, KeepsImagesByTheirBytes) {
-  Explorer explorer = Digits();
+  constexpr int64_t kMemory = 100'000;  // of a dozen drawings
+  Explorer explorer({.models = {{"digits", "", ""}}, .image_memory = kMemory});
   const auto draw = [](int i) {
     Tensor<uint8_t> pixels({28, 28});
     pixels[300 + i] = 255;
@@ -137,10 +139,57 @@ TEST(Explorer, KeepsImagesByTheirBytes) {
   const io::Json first = explorer.Call("image", draw(0)).json["image"];
   EXPECT_EQ(explorer.Call("image", draw(0)).json["image"], first);
   EXPECT_NE(explorer.Call("image", draw(1)).json["image"], first);
-  for (int i = 2; i < 15; ++i) explorer.Call("image", draw(i));
   EXPECT_EQ(Refusal(explorer, "pass", {{"image", first}}), "");
-  for (int i = 15; i < 31; ++i) explorer.Call("image", draw(i));
-  EXPECT_TRUE(Has(Refusal(explorer, "pass", {{"image", first}}), "send its bytes again"));
+  for (int i = 2; i < 60; ++i) {
+    explorer.Call("image", draw(i));
+    EXPECT_LE(explorer.image_bytes(), kMemory);
+  }
+  EXPECT_TRUE(Has(Refusal(explorer, "pass", {{"image", first}}), "not kept any more; send its bytes again"));
+}
+
+// A class at one server: nobody's picture goes while the others draw.
+TEST(Explorer, KeepsTheImagesOfManyClients) {
+  Explorer explorer = Digits();
+  std::vector<io::Json> ids;
+  for (int i = 0; i < 200; ++i) {
+    Tensor<uint8_t> pixels({28, 28});
+    pixels[300 + i] = 255;
+    ids.push_back(explorer.Call("image", Packet{{{"model", "digits"}}, {{"pixels", MakeArray(pixels)}}}).json["image"]);
+  }
+  for (const io::Json& id : ids) EXPECT_EQ(Refusal(explorer, "image", {{"image", id}}), "");
+}
+
+// A photo is decoded for each model that reads it, and not kept.
+TEST(Explorer, DropsDecodedPhotos) {
+  image::Image photo{Tensor<uint8_t>({1500, 2000, 3})};
+  for (int64_t i = 0; i < photo.pixels.size(); ++i) photo.pixels[i] = static_cast<uint8_t>(i / 6000 * 3 % 251);
+  Explorer explorer({.models = {{"vit", GoldenFolder("hf_vit_labels").string(), ""},
+                                {"other", GoldenFolder("timm_reg4_cls").string(), ""}}});
+  Packet request = Request({{"model", "vit"}});
+  request.arrays["file"] = MakeArray(image::EncodePng(photo));
+  const Packet first = explorer.Call("image", request);
+  EXPECT_EQ(first.json["photo"], io::Json({1500, 2000}));
+  EXPECT_LT(explorer.image_bytes(), photo.pixels.size() / 4);
+  const Packet other = explorer.Call("image", Request({{"model", "other"}, {"image", first.json["image"]}}));
+  EXPECT_EQ(other.json["photo"], first.json["photo"]);
+  EXPECT_EQ(other.Find("png")->bytes, first.Find("png")->bytes);
+  const Packet pass = explorer.Call("pass", Request({{"model", "vit"}, {"image", first.json["image"]}}));
+  EXPECT_FALSE(pass.json["top"].empty());
+}
+
+TEST(Explorer, AdmitsPhotosBeforeItDecodesThem) {
+  Explorer explorer = Digits();
+  const Packet request = Request({{"sample", "digit-3"}});
+  const auto model = explorer.Load(request);
+  int64_t asked = 0;
+  EXPECT_THROW(explorer.Call("image", request, model,
+                             [&](int64_t pixels) {
+                               asked = pixels;
+                               Fail("full");
+                             }),
+               Error);
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(explorer.Call("image", request, model).json["grid"], io::Json({7, 7}));
 }
 
 TEST(Explorer, EveryOtherCallAnswers) {

@@ -23,6 +23,8 @@ class ServerConfigFile : public testing::Test {
 
 TEST_F(ServerConfigFile, HasEveryKey) {
   WriteFile(folder_ / "key", "secret\nmore");
+  WriteFile(folder_ / "names.txt", "one\ntwo\n");
+  std::filesystem::create_directories(folder_ / "somewhere/model");
   const ServerConfig c = Read(R"(
 address: 0.0.0.0
 port: 9000
@@ -49,13 +51,14 @@ limits:
 models:
   - id: a
     path: somewhere/model
+    title: A model
     dtype: int8
     size: 224x160
     pool: mean
     labels: names.txt
     revision: "3"
     at_start: true
-  - path: openai/clip-vit-base-patch32
+  - path: english-italian
 )");
   EXPECT_EQ(c.address, "0.0.0.0");
   EXPECT_EQ(c.port, 9000);
@@ -80,14 +83,16 @@ models:
   EXPECT_EQ(c.limits.transfer_seconds, 9);
   ASSERT_EQ(c.models.size(), 2u);
   EXPECT_EQ(c.models[0].id, "a");
+  EXPECT_EQ(c.models[0].path, (folder_ / "somewhere/model").string());
+  EXPECT_EQ(c.models[0].title, "A model");
   EXPECT_EQ(c.models[0].dtype, "int8");
   EXPECT_EQ(c.models[0].size, "224x160");
   EXPECT_EQ(c.models[0].pool, "mean");
   EXPECT_EQ(c.models[0].labels, (folder_ / "names.txt").string());
   EXPECT_EQ(c.models[0].revision, "3");
   EXPECT_TRUE(c.models[0].at_start);
-  EXPECT_EQ(c.models[1].id, "clip-vit-base-patch32");
-  EXPECT_EQ(c.models[1].path, "openai/clip-vit-base-patch32");
+  EXPECT_EQ(c.models[1].id, "english-italian");
+  EXPECT_EQ(c.models[1].path, "english-italian") << "a model that comes with qkv";
 }
 
 TEST_F(ServerConfigFile, PathsAreBesideIt) {
@@ -105,12 +110,21 @@ TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
   says("port: 1\nport: 2", "port stands twice");
   says("memory: lots", "expected bytes such as 64MB");
   says("explorer: perhaps", "expected true or false");
-  says("limits: 7", "limits.");
+  says("port: 1\nlimits: 7", "line 2: limits: expected keys with values");
+  says("port: 1\nlimits:\n", "line 2: limits: expected keys with values");
+  says("port: 1\nlimits: {body: 2MB, bodies: 1MB}", "line 2: limits: body is above bodies");
+  says("", "the file is empty");
+  says("# nothing\n", "the file is empty");
   says("limits: {batch: 0}", "limits.batch: expected a number from 1");
   says("limits: {delay_ms: -1}", "limits.delay_ms");
   says("models: {a: b}", "models: expected a list");
-  says("models: [{id: a}, {id: a}]", "two are called \"a\"");
-  says("models: [{id: \"a/b\"}]", "an id has letters");
+  says("models:\n  - id: a\n  - id: a\n", "line 3: models: two models are called \"a\"");
+  says("models:\n  - id: a\n  -\n", "models: expected keys with values");
+  says("models:\n  - id: a\n    pool: sum\n", "line 3: models.pool: ");
+  says("models:\n  - id: a\n    path: nosuch\n", "line 3: models.path: no such file or folder");
+  says("models:\n  - id: a\n    path: org/nosuch\n", "line 3: models.path: ");
+  says("models:\n  - id: a\n    labels: nosuch\n", "line 3: models.labels: no such file");
+  says("models: [{id: \"a/b\"}]", "an id of a model has only letters");
   says("models: [{id: a, dtype: fp8}]", "dtype");
   says("models: [{id: a, size: big}]", "size");
   says("port: [", "line 1");

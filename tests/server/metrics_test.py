@@ -33,7 +33,12 @@ class Metrics(served.Served):
         self.assertEqual(self.value(families, "qkv_request_seconds", "qkv_request_seconds_count", **route), 4)
         self.assertEqual(self.value(families, "qkv_batch_size", "qkv_batch_size_sum", model="digits"), 3)
         self.assertEqual(self.value(families, "qkv_compute_seconds", "qkv_compute_seconds_count", model="digits"), 3)
-        self.assertEqual(self.value(families, "qkv_decode_seconds", "qkv_decode_seconds_count"), 3)
+        self.assertEqual(self.value(families, "qkv_wait_seconds", "qkv_wait_seconds_count", model="digits"), 3)
+        for name in "qkv_decode_seconds", "qkv_prepare_seconds":
+            self.assertEqual(self.value(families, name, f"{name}_count", model="digits"), 3)
+        depths = {s.labels["model"]: s.value for s in families["qkv_queue_depth"].samples}
+        self.assertEqual(depths["digits"], 0)
+        self.assertIn("vit", depths)
         self.assertGreater(self.value(families, "qkv_tokens", "qkv_tokens_total", model="english-italian"), 0)
         self.assertEqual(self.value(families, "qkv_models_loaded", "qkv_models_loaded"), 2)
         self.assertGreater(self.value(families, "qkv_model_bytes", "qkv_model_bytes"), 0)

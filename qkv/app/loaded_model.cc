@@ -1,0 +1,126 @@
+#include "qkv/app/loaded_model.h"
+
+#include <algorithm>
+
+#include "qkv/app/hub.h"
+#include "qkv/app/info.h"
+#include "qkv/app/open.h"
+#include "qkv/app/parse.h"
+#include "qkv/app/text_info.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
+
+namespace qkv::app {
+namespace {
+
+ModelOptions OptionsOf(const ModelEntry& entry, const Note& note) {
+  ModelOptions options{.path = entry.path, .labels = entry.labels, .note = note};
+  options.precision = ParsePrecision(entry.dtype, "dtype");
+  if (!entry.size.empty()) options.size = ParseSize(entry.size, "size");
+  return options;
+}
+
+bool IsOfTexts(const ModelEntry& entry) { return !entry.path.empty() && IsLanguageModel(entry.path); }
+
+// What parameters take in memory, without the padding of their panels.
+int64_t EstimateBytes(int64_t parameters, simd::Precision precision) {
+  switch (precision) {
+    case simd::Precision::kBfloat16:
+      return 2 * parameters;
+    case simd::Precision::kInt8:
+      return parameters;
+    default:
+      return 4 * parameters;
+  }
+}
+
+int64_t CountElements(const io::TensorSet& tensors) {
+  int64_t elements = 0;
+  for (const io::StoredTensor& tensor : tensors.tensors()) elements += tensor.shape.size();
+  return elements;
+}
+
+ModelFacts FactsOf(const model::Checkpoint& checkpoint, const ModelEntry& entry, const ModelOptions& options) {
+  ModelFacts facts;
+  facts.images = checkpoint.description;
+  facts.config = WithImageSize(model::InputConfig(checkpoint.description), options.size);
+  const std::string authors = AuthorsPool(options, checkpoint.description.config);
+  facts.pool = !entry.pool.empty() ? entry.pool : authors.empty() ? "model" : authors;
+  facts.parameters = CountElements(*checkpoint.tensors);
+  facts.expected_bytes = EstimateBytes(facts.parameters, options.precision);
+  facts.info = InfoJson(checkpoint);
+  return facts;
+}
+
+void RequireNoImageSettings(const ModelEntry& entry) {
+  Require(entry.size.empty() && entry.labels.empty() && entry.pool.empty(),
+          "{}: size, labels and pool are for models of images; this is one of texts", entry.id);
+}
+
+ModelFacts FactsOf(const model::TextCheckpoint& checkpoint, const ModelEntry& entry) {
+  ModelFacts facts;
+  facts.texts = checkpoint.description;
+  facts.parameters = CountElements(*checkpoint.tensors);
+  facts.expected_bytes = EstimateBytes(facts.parameters, ParsePrecision(entry.dtype, "dtype"));
+  facts.info = TextInfoJson(checkpoint);
+  return facts;
+}
+
+}  // namespace
+
+ModelFacts DescribeModel(const ModelEntry& entry) {
+  if (IsOfTexts(entry)) {
+    RequireNoImageSettings(entry);
+    return FactsOf(model::TextCheckpoint::Open(FindModel(entry.path)), entry);
+  }
+  const ModelOptions options = OptionsOf(entry, {});
+  return FactsOf(OpenCheckpoint(options), entry, options);
+}
+
+// The regular files of a folder; of links, as snapshots of the hub have them, their targets.
+FileStamps StampFiles(const ModelEntry& entry) {
+  FileStamps stamps;
+  if (entry.path.empty()) return stamps;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(FolderOf(FindModel(entry.path)), error)) {
+    if (!file.is_regular_file(error) || file.path().filename().string().starts_with('.')) continue;
+    try {
+      stamps[file.path().filename()] = ReadFileStamp(file.path());
+    } catch (const Error&) {  // gone meanwhile
+    }
+  }
+  return stamps;
+}
+
+LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(entry), stamps_(StampFiles(entry)) {
+  if (IsOfTexts(entry)) {
+    RequireNoImageSettings(entry);
+    language_.emplace(LanguageModel::Open(entry.path, {.precision = ParsePrecision(entry.dtype, "dtype")}, note));
+    facts_ = FactsOf(language_->checkpoint(), entry);
+    bytes_ = std::max(language_->model().weight_bytes(), facts_.expected_bytes);
+    return;
+  }
+  const ModelOptions options = OptionsOf(entry, note);
+  const model::Checkpoint checkpoint = OpenCheckpoint(options);
+  RequireProportion(checkpoint, options);
+  const model::BuildOptions build{.precision = options.precision};
+  if (checkpoint.description.text) {
+    towers_.emplace(BuildTowers(checkpoint, options, build, model::Towers::kBoth));
+    texts_.emplace(*towers_, FindModel(entry.path));
+    bytes_ = towers_->image().weight_bytes() + towers_->text().weight_bytes();
+  } else {
+    image_.emplace(BuildModel(checkpoint, options, build));
+    bytes_ = image_->weight_bytes();
+  }
+  facts_ = FactsOf(checkpoint, entry, options);
+  bytes_ = std::max(bytes_, facts_.expected_bytes);
+}
+
+bool LoadedModel::IsOutdated() const {
+  try {
+    return StampFiles(entry_) != stamps_;
+  } catch (const Error&) {  // it has left the hub's cache
+    return false;
+  }
+}
+
+}  // namespace qkv::app
