@@ -23,8 +23,8 @@ if [ -z "$page" ]; then
     echo "web: the page needs Node.js $least or later with npm, found ${found:-none}; or name a page that is built already in QKV_PAGE" >&2
     exit 1
   fi
+  tools/web_page.sh "$PWD/build/web-page"
   page=build/web-page/index.html
-  tools/web_page.sh "$page"
   if cmp -s "$page" web/no_page.html; then
     echo "web: no page, see above; QKV_PAGE may name one that is built already" >&2
     exit 1

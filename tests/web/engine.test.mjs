@@ -60,11 +60,12 @@ function compare(model, path, files) {
   return worst;
 }
 
+const digits = join(root, "examples/digits");
+const digitFiles = readdirSync(digits).filter((name) => name.endsWith(".png")).sort().map((name) => join(digits, name));
+assert.equal(digitFiles.length, 20);
+
 test("digits: logits and maps", (t) => {
-  const digits = join(root, "examples/digits");
-  const files = readdirSync(digits).filter((name) => name.endsWith(".png")).sort().map((name) => join(digits, name));
-  assert.equal(files.length, 20);
-  const { logits, weights, identical } = compare("digits", "", files);
+  const { logits, weights, identical } = compare("digits", "", digitFiles);
   t.diagnostic(`20 digits: logits within ${logits.toExponential(1)} of the greatest, ${identical} equal the native baseline's ` +
                `to the bit; weights within ${weights.toFixed(4)} of the row's greatest (half a step: ${kStep.toFixed(4)})`);
 });
@@ -73,7 +74,7 @@ test("their twins with shared and with merged queries and keys", () => {
   for (const twin of ["digits-shared", "digits-merged"]) {
     const path = join(root, "models", twin);
     engine.add(twin, path, ["config.json", "model.safetensors"]);
-    compare(twin, path, digitFiles().slice(0, 4));
+    compare(twin, path, digitFiles.slice(0, 4));
   }
 });
 
