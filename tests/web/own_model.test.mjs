@@ -57,6 +57,20 @@ test("a folder, with files of other programs in it", async () => {
   }
 });
 
+test("through the page's own input", async () => {
+  const page = await at.browser.newPage();
+  await page.goto(at.plain);
+  await page.waitForSelector(".predictions");
+  const asked = [];
+  page.on("request", (request) => asked.push(request.url()));
+  const input = page.locator('input[type="file"][aria-label*="model" i]').first();
+  const takesFolder = await input.evaluate((input) => input.webkitdirectory);
+  await input.setInputFiles(takesFolder ? folder : readdirSync(folder).map((name) => join(folder, name)));
+  await page.waitForFunction(() => document.querySelector(".predictions")?.textContent.includes("airplane"), { timeout: 60000 });
+  assert.deepEqual(asked.filter((url) => !/^(data|blob):/.test(url)), []);
+  await page.close();
+});
+
 test("a file of weights by any name, with its config.json and alone", async () => {
   const { page, ask, add } = await open(at.browser, at.plain);
   const [config, weights] = ["config.json", "model.safetensors"].map((name) => readFileSync(join(folder, name)));
