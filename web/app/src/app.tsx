@@ -1,14 +1,14 @@
 // The page: header, menu of views, the view, and what is common to all of them.
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { blockOf, headOf, queryOf, usePass, type Bench } from "./bench";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { blockOf, fitting, headOf, queryOf, usePass, type Bench } from "./bench";
 import { useImage } from "./image";
 import { catalogueOf, isImage, type Catalogue, type Model } from "./model";
-import { editsOf, kNoEdits, set, useStore, type State, type ViewName } from "./state";
+import { dropped, takeFiles, withPaths } from "./own_files";
+import { editsOf, get, kNoEdits, set, useStore, type State, type ViewName } from "./state";
 import { startTour, Tour } from "./tour";
 import { theClient, useAnswer } from "./transport/client";
 import { Problem, Select } from "./ui/controls";
-import { takeFile } from "./ui/panel";
 import { ThemeButton } from "./ui/theme";
 import { AttentionView } from "./views/attention";
 import { RankView, SymmetryView } from "./views/edit";
@@ -86,7 +86,7 @@ export function App() {
         <h1>qkv explorer</h1>
         {catalogue.error ? (
           <>
-            <Problem error={catalogue.error} />
+            <Problem error={catalogue.error} alone />
             <button type="button" onClick={() => location.reload()}>
               Try again
             </button>
@@ -97,23 +97,53 @@ export function App() {
       </main>
     );
   }
-  const images = parsed.models.filter(isImage);
+  return <Chosen s={s} catalogue={parsed} />;
+}
+
+// The model of the address, or the first that can be opened.
+function Chosen({ s, catalogue }: { s: State; catalogue: Catalogue }) {
+  const { models } = catalogue;
+  const images = models.filter(isImage),
+    asked = models.find(({ id }) => id === s.model);
   const model = images.find(({ id }) => id === s.model) ?? images[0];
-  if (!model)
-    return (
-      <main class="start">
-        <h1>qkv explorer</h1>
-        <p class="problem">No model of pictures is open. Start the explorer with one: qkv explore -m FOLDER</p>
-      </main>
-    );
-  return <Explorer s={s} catalogue={parsed} model={model} />;
+  const missing = s.model !== "" && !!model && model.id !== s.model;
+  useEffect(() => {
+    if (!missing) return;
+    const why = asked?.error
+      ? `${asked.title || asked.id} cannot be opened: ${asked.error}.`
+      : `${asked ? `${asked.title} takes no pictures` : `There is no model “${s.model.slice(0, 60)}” here`}.`;
+    set({ model: "", notice: `${get().notice} ${why} This is ${model.title}.`.trim(), ...kNoEdits });
+  }, [missing]);
+  if (model) return <Explorer s={s} catalogue={catalogue} model={model} />;
+  return (
+    <main class="start">
+      <h1>qkv explorer</h1>
+      <p class="problem">No model of pictures is open. Start the explorer with one: qkv explore -m FOLDER</p>
+      {models
+        .filter(({ error }) => error)
+        .map(({ id, title, error }) => (
+          <p key={id} class="problem">
+            {title || id}: {error}
+          </p>
+        ))}
+    </main>
+  );
 }
 
 function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalogue; model: Model }) {
   const image = useImage(catalogue, chosen, s.picture),
     { seen } = image;
   const model = seen?.model ?? chosen;
-  const wanted = useMemo(() => editsOf(s), [s.t, s.rank, s.rankBy, s.cutHeads, s.cutTokens]);
+  const wanted = useMemo(
+    () => editsOf(fitting(model, s).state),
+    [model, s.t, s.rank, s.rankBy, s.cutHeads, s.cutTokens],
+  );
+  // A link may name heads and tokens of another model.
+  useEffect(() => {
+    if (!seen) return;
+    const { state, left } = fitting(seen.model, get());
+    if (left.length) set({ ...state, notice: `Left out of the link, since this model has none: ${left.join(", ")}.` });
+  }, [seen?.model, s.rank, s.cutHeads, s.cutTokens, s.klass]);
   // An edit that this model cannot have is left out, and the view says so.
   const edits = useMemo(() => wanted.filter(({ kind }) => model.exact.includes(kind)), [wanted, model]);
   const block = blockOf(model, s.block);
@@ -133,7 +163,7 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
   };
   const View = kViewOf.get(s.view) ?? AttentionView;
   const recorded = theClient().transport.kind === "recording";
-  useDrops();
+  useDrops(!recorded);
   useViewFocus(s.view);
   return (
     <>
@@ -152,6 +182,19 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
       <div class="columns">
         {recorded ? <div /> : <Menu view={s.view} />}
         <main id="main" tabIndex={-1}>
+          {s.lost && (
+            <p class="edited" role="alert" data-not-kept>
+              <span>The server does not answer. Is it still running? This page asks again until it does.</span>
+            </p>
+          )}
+          {s.notice && (
+            <p class="edited" role="status" data-not-kept>
+              <span>{s.notice}</span>{" "}
+              <button type="button" onClick={() => set({ notice: "" })}>
+                Dismiss
+              </button>
+            </p>
+          )}
           {edits.length > 0 && <Edited bench={bench} />}
           <Problem error={image.error} />
           <Boundary on={s.view}>
@@ -195,7 +238,8 @@ function Header({
   model: Model;
   recorded: boolean;
 }) {
-  const images = catalogue.models.filter(isImage);
+  // Those that cannot be opened are listed, with the reason.
+  const listed = catalogue.models.filter((each) => each.error || isImage(each));
   return (
     <header class="top">
       <a
@@ -212,14 +256,26 @@ function Header({
         </svg>
         <b>qkv</b> explorer
       </a>
-      {images.length > 1 && !recorded ? (
+      {listed.length > 1 && !recorded ? (
         <Select
           label="Model"
           hideLabel
           value={model.id}
-          options={images.map(({ id, title }) => [id, title])}
+          options={listed.map(({ id, title, error }) =>
+            error ? [id, `${title || id}: ${error}`.slice(0, 100), true] : [id, title],
+          )}
           onChange={(id) =>
-            set({ model: id, query: -1, held: false, pointed: -1, klass: -1, block: -1, pad: false, ...kNoEdits })
+            set({
+              model: id,
+              query: -1,
+              held: false,
+              pointed: -1,
+              klass: -1,
+              block: -1,
+              pad: false,
+              notice: "",
+              ...kNoEdits,
+            })
           }
         />
       ) : (
@@ -237,41 +293,54 @@ function Header({
   );
 }
 
-// A model of the reader's own, where the engine runs in this browser.
+// A model of the reader's own, where the engine runs in this browser. A browser's dialog chooses a folder or files.
 function OpenModel() {
-  const input = useRef<HTMLInputElement>(null);
-  const [error, setError] = useState<Error | null>(null);
-  const { transport } = theClient();
-  if (!transport.addModel) return null;
-  const open = async (files: File[]) => {
-    try {
-      const id = await transport.addModel!(files[0].webkitRelativePath.split("/")[0] || "model", files);
-      theClient().forget("models");
-      set({ model: id, query: -1, ...kNoEdits });
-      setError(null);
-    } catch (problem) {
-      setError(problem as Error);
-    }
+  const menu = useRef<HTMLDetailsElement>(null),
+    folder = useRef<HTMLInputElement>(null),
+    files = useRef<HTMLInputElement>(null);
+  if (!theClient().transport.addModel) return null;
+  const choose = (input: HTMLInputElement | null) => {
+    menu.current!.open = false;
+    input?.click();
+  };
+  const onChange = (event: { currentTarget: HTMLInputElement }) => {
+    const chosen = withPaths(event.currentTarget.files ?? []);
+    event.currentTarget.value = "";
+    if (chosen.length) void takeFiles(chosen);
   };
   return (
-    <>
-      <button
-        type="button"
-        title="config.json and model.safetensors; they never leave this browser"
-        onClick={() => input.current!.click()}
+    <div class="keep left">
+      <details
+        class="menu"
+        ref={menu}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape" || !menu.current) return;
+          menu.current.open = false;
+          menu.current.querySelector("summary")!.focus();
+        }}
       >
-        Open a model…
-      </button>
+        <summary title="config.json and weights; they never leave this browser">
+          Open<span class="word"> a model</span>…
+        </summary>
+        <div>
+          <button type="button" onClick={() => choose(folder.current)}>
+            A model's folder
+          </button>
+          <button type="button" onClick={() => choose(files.current)}>
+            Its files
+          </button>
+        </div>
+      </details>
       <input
-        ref={input}
+        ref={folder}
         type="file"
-        multiple
+        {...{ webkitdirectory: true }}
         hidden
-        aria-label="Files of a model"
-        onChange={(event) => void open([...(event.currentTarget.files ?? [])])}
+        aria-label="Folder of a model"
+        onChange={onChange}
       />
-      <Problem error={error} />
-    </>
+      <input ref={files} type="file" multiple hidden aria-label="Files of a model" onChange={onChange} />
+    </div>
   );
 }
 
@@ -327,11 +396,10 @@ function Edited({ bench: { s, edits } }: { bench: Bench }) {
   );
 }
 
-// Images dropped on the page or pasted into it.
-function useDrops(): void {
+// Pictures and models dropped on the page, pictures pasted into it.
+function useDrops(taken: boolean): void {
   useEffect(() => {
-    const imageOf = (files: FileList | undefined | null) =>
-      [...(files ?? [])].find((file) => file.type.startsWith("image/"));
+    if (!taken) return;
     const over = (event: DragEvent) => {
       if (event.dataTransfer?.types.includes("Files")) {
         event.preventDefault();
@@ -341,13 +409,13 @@ function useDrops(): void {
     const leave = (event: DragEvent) => event.relatedTarget || document.body.classList.remove("dropping");
     const drop = (event: DragEvent) => {
       document.body.classList.remove("dropping");
-      if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
-      const file = imageOf(event.dataTransfer?.files);
-      if (file) void takeFile(file);
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      void takeFiles(dropped(event.dataTransfer));
     };
     const paste = (event: ClipboardEvent) => {
-      const file = imageOf(event.clipboardData?.files);
-      if (file) void takeFile(file);
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (files.length) void takeFiles(withPaths(files));
     };
     addEventListener("dragover", over);
     addEventListener("dragleave", leave);
@@ -359,7 +427,7 @@ function useDrops(): void {
       removeEventListener("drop", drop);
       removeEventListener("paste", paste);
     };
-  }, []);
+  }, [taken]);
 }
 
 // After a change of view the heading has the focus, so that a screen reader says it and Tab goes on from there.

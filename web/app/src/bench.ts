@@ -76,6 +76,22 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
   return { ...asked, answer: own, ...decoded };
 }
 
+/** The edits and the class of a state as far as the model has them, and in words what it has not. */
+export function fitting(model: Model, s: State): { state: State; left: string[] } {
+  const { blocks, heads } = model,
+    left: string[] = [];
+  const cutHeads = s.cutHeads.filter((cut) => {
+    const [block, head] = cut.split(".").map(Number);
+    return (block < blocks && head < heads) || void left.push(`head ${head} of block ${block}`);
+  });
+  const cutTokens = s.cutTokens.filter((token) => token < tokensOf(model) || void left.push(`token ${token}`));
+  const rank = s.rank > model.head_width ? 0 : s.rank;
+  if (rank !== s.rank) left.push(`rank ${s.rank} in heads of ${model.head_width} features`);
+  const klass = model.classifier && model.labels.length && s.klass >= model.labels.length ? -1 : s.klass;
+  if (klass !== s.klass) left.push(`class ${s.klass}`);
+  return { state: left.length ? { ...s, cutHeads, cutTokens, rank, klass } : s, left };
+}
+
 /** The query token: the chosen one, else the first before the patches, else the middle patch. */
 export function queryOf(model: Model, chosen: number): number {
   const tokens = tokensOf(model);

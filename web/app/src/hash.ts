@@ -58,6 +58,7 @@ export function fromHash(hash: string): State {
   const state: State = { ...kDefaults };
   const view = from.get("view") as ViewName | null;
   if (view && kViews.includes(view)) state.view = view;
+  else if (view) state.notice = `There is no view “${String(view).slice(0, 40)}”: this is ${kDefaults.view}.`;
   const into = state as unknown as Record<string, unknown>;
   for (const [key, name] of Object.entries(kNumbers)) {
     const text = from.get(name);

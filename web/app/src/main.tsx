@@ -14,7 +14,7 @@ const kHashDelay = 250; // milliseconds: browsers limit how often the address ma
 async function start(): Promise<void> {
   const recording = recordingOf(document);
   set(fromHash(recording?.hash ?? location.hash));
-  setClient(new Client(await chooseTransport(askKey)));
+  setClient(new Client(await chooseTransport(askKey), (lost) => set({ lost })));
   if (!recording) {
     let timer = 0,
       { view } = get();
@@ -25,6 +25,7 @@ async function start(): Promise<void> {
       ({ view } = get());
       if (to !== location.hash) history[how](null, "", location.pathname + location.search + to);
     };
+    if (get().notice) write(); // the address named what is not there
     subscribe(() => {
       clearTimeout(timer);
       timer = window.setTimeout(write, kHashDelay);

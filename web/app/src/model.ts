@@ -47,7 +47,12 @@ export const kAllPatches = -2;
 export function tokenName(model: Model, token: number, grid = model.grid): string {
   const prefix = model.prefix.length;
   if (token === kAllPatches) return "all patches (mean)";
-  if (token < prefix) return `${model.prefix[token]}${/token|register/.test(model.prefix[token]) ? "" : " token"}`;
+  if (token < prefix) {
+    const name = model.prefix[token];
+    if (name.startsWith("detection")) return `detection token${name.slice("detection".length)}`;
+    if (name.startsWith("mask")) return `query token of ${name}`;
+    return /token|register/.test(name) ? name : `${name} token`;
+  }
   return `patch ${Math.floor((token - prefix) / grid[1])},${(token - prefix) % grid[1]}`;
 }
 

@@ -28,6 +28,8 @@ export type Picture =
 
 export interface State {
   view: ViewName;
+  notice: string; // said above the view until it is dismissed; never in the address
+  lost: boolean; // the server does not answer
   tour: number; // step of the tour, or −1
   theme: "auto" | "light" | "dark";
   model: string; // "": the first
@@ -65,6 +67,8 @@ export interface State {
 
 export const kDefaults: State = {
   view: "attention",
+  notice: "",
+  lost: false,
   tour: -1,
   theme: "auto",
   model: "",
@@ -121,6 +125,10 @@ export function useStore(): State {
   useEffect(() => subscribe(() => redraw((n) => n + 1)), []);
   return state;
 }
+
+/** Whether the pad is shown and blank. */
+export const nothingDrawn = ({ pad, picture }: State) =>
+  pad && (picture?.kind !== "drawn" || picture.drawing.pixels.every((value) => !value));
 
 export type Edit = Record<string, unknown> & { kind: string };
 

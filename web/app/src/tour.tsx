@@ -1,6 +1,6 @@
 // A guided tour of five steps. The page stays usable beneath: each step shows a view and says what to try in it.
 import { useEffect, useRef } from "preact/hooks";
-import { kNoEdits, set, useStore, type State } from "./state";
+import { get, kNoEdits, nothingDrawn, set, useStore, type State } from "./state";
 import { wantsStillness } from "./ui/hooks";
 
 interface Stop {
@@ -80,7 +80,7 @@ export function Tour() {
   if (!stop) return null;
   const go = (to: number) => set({ tour: to, ...(kStops[to]?.state ?? {}) });
   const close = () => {
-    set({ tour: -1 });
+    set({ tour: -1, ...(nothingDrawn(get()) ? { pad: false } : {}) });
     document.querySelector<HTMLElement>(".tour-start")?.focus();
   };
   return (

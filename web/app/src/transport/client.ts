@@ -5,9 +5,12 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { toBase64 } from "../base64";
 import { encode, type Json, type NamedArray, type Packet } from "../packet";
 import { keyOf } from "./recording";
-import type { Transport } from "./transport";
+import { EngineError, type Transport } from "./transport";
 
 const kCacheBytes = 192 << 20;
+const kMostTries = 8; // of a request that a busy server refuses
+const kLongestWait = 15_000; // milliseconds between two of them
+const kKnock = [1000, 2000, 5000]; // milliseconds between questions whether the server is back; the last one goes on
 
 export interface Answer extends Packet {
   /** From the call to its answer, in milliseconds; 0 from the cache. */
@@ -27,7 +30,31 @@ export class Client {
   /** Sends the image again when the engine has forgotten it; set by useImage(). */
   remind: ((image: string) => Promise<void>) | null = null;
 
-  constructor(readonly transport: Transport) {}
+  /** `onLost` hears that the server does not answer, and that it does again. */
+  constructor(
+    readonly transport: Transport,
+    private readonly onLost: (lost: boolean) => void = () => {},
+  ) {}
+
+  private knocking = false;
+  /** Asks until the server answers, then repeats what failed. */
+  private async knock(): Promise<void> {
+    if (this.knocking || this.transport.kind !== "server") return;
+    this.knocking = true;
+    this.onLost(true);
+    for (let i = 0; this.knocking; ++i) {
+      await new Promise((resolve) => setTimeout(resolve, kKnock[Math.min(i, kKnock.length - 1)]));
+      try {
+        await this.transport.call("models", { json: {}, arrays: {} });
+        break;
+      } catch (error) {
+        if ((error as EngineError).type !== "unreachable") break;
+      }
+    }
+    this.knocking = false;
+    this.onLost(false);
+    askAgain();
+  }
 
   peek(request: Request): Answer | null {
     const key = keyOfRequest(request);
@@ -69,6 +96,7 @@ export class Client {
     try {
       return finish(await this.transport.call(name, { json, arrays }));
     } catch (error) {
+      if ((error as EngineError).type === "unreachable") void this.knock();
       const forgotten =
         typeof json.image === "string" &&
         ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
@@ -126,9 +154,25 @@ interface Slot {
   sent: string | null; // key of the call under way
   shownKey: string | null;
   shown: Asked;
+  tries: number; // that a busy server refused
 }
 const kNothing: Asked = { answer: null, request: null, error: null, busy: false };
 const keyOfRequest = ({ name, json, arrays = {}, salt }: Request) => keyOf(name, { json, arrays }, salt);
+
+// Slots with an error that may pass, and how each is drawn again.
+const failed = new Map<Slot, () => void>();
+
+/** Sends again what failed for a reason that may have passed. */
+export function askAgain(): void {
+  for (const [slot, redraw] of [...failed]) {
+    failed.delete(slot);
+    if (slot.wanted === null || !slot.shown.error) continue;
+    slot.shown = { ...slot.shown, busy: true, error: null };
+    slot.tries = 0;
+    redraw();
+    pump(slot, redraw);
+  }
+}
 
 // Sends what the slot wants, unless a call is under way: then its end does.
 function pump(slot: Slot, redraw: () => void): void {
@@ -138,10 +182,13 @@ function pump(slot: Slot, redraw: () => void): void {
   const done = (shown: Asked) => {
     slot.sent = null;
     const newest = slot.wanted === key;
+    slot.tries = 0;
     // An answer that is no longer the newest is shown too, an error only if it is.
     if (newest || (slot.shown.busy && slot.wanted !== null && !shown.error)) {
       slot.shown = { ...shown, busy: !newest };
       slot.shownKey = shown.error ? null : key;
+      if (shown.error instanceof EngineError && shown.error.passes) failed.set(slot, redraw);
+      else failed.delete(slot);
       redraw();
     }
     pump(slot, redraw);
@@ -150,7 +197,24 @@ function pump(slot: Slot, redraw: () => void): void {
     .ask(request)
     .then(
       (answer) => done({ answer, request: request.json, error: null, busy: false }),
-      (error: Error) => done({ answer: null, request: request.json, error, busy: false }),
+      (error: Error) => {
+        const passes = error instanceof EngineError && error.passes;
+        if (passes && error.retryAfter > 0 && slot.tries < kMostTries) {
+          ++slot.tries;
+          // What is wanted by then is sent, so that a busy server gets one request of a view.
+          setTimeout(
+            () => {
+              slot.sent = null;
+              pump(slot, redraw);
+            },
+            Math.min(kLongestWait, 1000 * error.retryAfter),
+          );
+          return;
+        }
+        // The last picture stays while the server is away.
+        const { answer, request: of } = passes ? slot.shown : { answer: null, request: request.json };
+        done({ answer, request: of, error, busy: false });
+      },
     );
 }
 
@@ -158,7 +222,14 @@ function pump(slot: Slot, redraw: () => void): void {
 export function useCall(request: Request | null): Asked {
   const key = request && keyOfRequest(request);
   const [, redraw] = useState(0);
-  const { current: slot } = useRef<Slot>({ wanted: null, request: null, sent: null, shownKey: null, shown: kNothing });
+  const { current: slot } = useRef<Slot>({
+    wanted: null,
+    request: null,
+    sent: null,
+    shownKey: null,
+    shown: kNothing,
+    tries: 0,
+  });
   if (slot.wanted !== key) {
     slot.wanted = key;
     slot.request = request;
@@ -176,7 +247,13 @@ export function useCall(request: Request | null): Asked {
     if (slot.shownKey !== null) inUse.set(slot, slot.shownKey);
     return () => void inUse.delete(slot);
   }, [slot.shownKey]);
-  useEffect(() => () => void (slot.wanted = null), []);
+  useEffect(
+    () => () => {
+      slot.wanted = null;
+      failed.delete(slot);
+    },
+    [],
+  );
   return slot.shown;
 }
 

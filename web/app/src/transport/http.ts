@@ -75,5 +75,6 @@ async function errorOf(response: Response): Promise<EngineError> {
   } catch {
     // Not JSON: a proxy's page.
   }
-  return new EngineError(message, type, response.status);
+  const seconds = Number(response.headers.get("Retry-After")); // the form with a date is none of qkv's
+  return new EngineError(message, type, response.status, Number.isFinite(seconds) ? seconds : 0);
 }

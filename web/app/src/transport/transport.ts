@@ -7,8 +7,17 @@ export interface Transport {
   readonly kind: string;
   /** Bytes of the request's packet in, the answer's packet out. Throws EngineError. */
   call(name: string, request: Packet): Promise<Packet>;
-  /** Models and files of the reader's own, where the transport takes them (WebAssembly). */
-  addModel?(name: string, files: File[]): Promise<string>;
+  /**
+   * Opens a model of the reader's own, where the transport can (WebAssembly): its id. Throws EngineError if the engine
+   * cannot open it, and then keeps none of its files.
+   */
+  addModel?(name: string, files: OwnFile[]): Promise<string>;
+}
+
+/** A file and its path, which begins with the folder's name if a folder was chosen. */
+export interface OwnFile {
+  path: string;
+  file: File;
 }
 
 /** An error of the engine, in its words. */
@@ -17,7 +26,14 @@ export class EngineError extends Error {
     message: string,
     readonly type = "",
     readonly status = 0,
+    /** Seconds until another try makes sense, as the server says; 0 if it says nothing. */
+    readonly retryAfter = 0,
   ) {
     super(message);
+  }
+
+  /** Whether the same request may succeed later. */
+  get passes(): boolean {
+    return this.type === "unreachable" || [429, 502, 503, 504].includes(this.status);
   }
 }

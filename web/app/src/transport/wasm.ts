@@ -1,10 +1,10 @@
 // The engine in this browser: a worker that loads qkv.js and qkv.wasm and speaks packets. Everything that depends on the
 // module's interface is in this file.
 //
-// Messages to the worker: {id, name, packet: ArrayBuffer} and {id, files: [{path, bytes}]}; from it: {id, packet} or
+// Messages to the worker: {id, name, packet: ArrayBuffer} and {id, model, files: [{path, file}]}; from it: {id, packet} or
 // {id, error}, and {ready} or {failed} once. Buffers are transferred, never copied.
 import { decode, encode, type Packet } from "../packet";
-import { EngineError, type Transport } from "./transport";
+import { EngineError, type OwnFile, type Transport } from "./transport";
 
 // The worker's text. qkv.js (emscripten, MODULARIZE) defines createQkv; the module exports, with plain pointers,
 //   int qkv_call(const char* name, const uint8_t* request, int bytes)   // answer kept by the module; its length
@@ -49,16 +49,10 @@ export class WasmTransport implements Transport {
     return this.post({ name, packet }, [packet]);
   }
 
-  /** Files of a model's folder, put into the module's file system; the id by which the engine then knows it. */
-  async addModel(name: string, files: File[]): Promise<string> {
+  /** The worker reads the files and puts them into the module's file system. */
+  async addModel(name: string, files: OwnFile[]): Promise<string> {
     await this.ready;
-    const contents = await Promise.all(
-      files.map(async (file) => ({ path: file.name, bytes: await file.arrayBuffer() })),
-    );
-    const { json } = await this.post(
-      { model: name, files: contents },
-      contents.map(({ bytes }) => bytes),
-    );
+    const { json } = await this.post({ model: name, files }, []);
     return String(json.model ?? name);
   }
 

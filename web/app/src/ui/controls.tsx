@@ -1,6 +1,8 @@
 // Controls: native elements with labels, so that keyboard and screen reader work as everywhere.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
+import { askAgain, theClient } from "../transport/client";
+import { EngineError } from "../transport/transport";
 
 interface SliderProps {
   label: ComponentChildren;
@@ -96,7 +98,7 @@ export function Toggle({
 interface SelectProps {
   label: string;
   value: string;
-  options: [string, string][];
+  options: [value: string, text: string, disabled?: boolean][];
   onChange(value: string): void;
   hideLabel?: boolean;
 }
@@ -106,8 +108,8 @@ export function Select({ label, value, options, onChange, hideLabel }: SelectPro
     <label class="select">
       <span class={hideLabel ? "hidden" : ""}>{label}</span>
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {options.map(([option, text]) => (
-          <option key={option} value={option} selected={option === value}>
+        {options.map(([option, text, disabled]) => (
+          <option key={option} value={option} selected={option === value} disabled={disabled}>
             {text}
           </option>
         ))}
@@ -128,12 +130,20 @@ export const WQ = W("Q"),
   WV = W("V"),
   WO = W("O");
 
-export function Problem({ error }: { error: Error | null }) {
-  return error ? (
+/** What went wrong, in the engine's words; that the server is away is said once, above the view. */
+export function Problem({ error, alone }: { error: Error | null; alone?: boolean }) {
+  const engine = error instanceof EngineError ? error : null;
+  if (!error || (engine?.type === "unreachable" && !alone && theClient().transport.kind === "server")) return null;
+  return (
     <p class="problem" role="alert">
-      {error.message}
+      {error.message}{" "}
+      {engine?.passes && !alone && (
+        <button type="button" onClick={askAgain}>
+          Try again
+        </button>
+      )}
     </p>
-  ) : null;
+  );
 }
 
 export const percent = (x: number) => `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`;

@@ -5,9 +5,10 @@ import type { Bench } from "../bench";
 import { empty, type Drawing } from "../drawing";
 import { pictureOf, type Seen } from "../image";
 import { kAllPatches, samplesOf, tokenName } from "../model";
-import { get, set } from "../state";
+import { takeFiles, withPaths } from "../own_files";
+import { get, set, type State } from "../state";
 import { theClient } from "../transport/client";
-import { Choice, percent, Problem, Slider, Toggle } from "./controls";
+import { Choice, percent, Select, Slider, Toggle } from "./controls";
 import { usePhoto } from "./hooks";
 import { Legend } from "./legend";
 import { Pad } from "./pad";
@@ -26,6 +27,8 @@ export type Overlay = Pick<PictureProps, "values" | "colours" | "range" | "map">
   say?(token: number): string;
 };
 
+const kFewTokens = 6; // that have a button each
+
 interface Props {
   bench: Bench;
   overlay: Overlay | null;
@@ -42,22 +45,12 @@ export function Layout({ bench, overlay, chosen, children }: Props) {
       <div class="panel">
         <Stage bench={bench} overlay={overlay} />
         <Predictions bench={bench} chosen={chosen} />
-        {theClient().transport.kind !== "recording" && <Sources bench={bench} overlay={overlay} />}
+        {theClient().transport.kind !== "recording" && <Sources bench={bench} />}
+        {overlay && !bench.s.pad && <Display s={bench.s} />}
       </div>
       <div class="body">{rest}</div>
     </div>
   );
-}
-
-let files = 0;
-/** Takes an image file of the reader's. */
-export async function takeFile(file: File): Promise<void> {
-  set({
-    picture: { kind: "file", name: file.name, bytes: new Uint8Array(await file.arrayBuffer()), key: ++files },
-    pad: false,
-    query: -1,
-    held: false,
-  });
 }
 
 function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
@@ -117,6 +110,8 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
     prefix = model.prefix.length;
   const range = values ? (overlay?.range ?? { low: 0, high: rangeOf(values, prefix).high }) : null;
   const token = s.held && s.pointed >= 0 ? s.pointed : query;
+  // A detector has a hundred tokens before its patches.
+  const few = model.prefix.length > kFewTokens ? 1 : model.prefix.length;
   const value =
     values && overlay?.say
       ? overlay.say(s.held && s.pointed >= 0 ? s.pointed : query)
@@ -170,7 +165,7 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
       </p>
       {!overlay?.free && (
         <div class="row tokens">
-          {model.prefix.slice(0, 6).map((_, token) => (
+          {model.prefix.slice(0, few).map((_, token) => (
             <button
               key={token}
               type="button"
@@ -180,6 +175,20 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
               {tokenName(model, token)}
             </button>
           ))}
+          {model.prefix.length > few && (
+            <Select
+              label="Other tokens"
+              hideLabel
+              value={query >= few && query < model.prefix.length ? String(query) : ""}
+              options={[
+                ["", "other tokens…", true],
+                ...model.prefix
+                  .slice(few)
+                  .map((_, i): [string, string] => [String(few + i), tokenName(model, few + i)]),
+              ]}
+              onChange={(token) => set({ query: Number(token), held: false, pointed: -1 })}
+            />
+          )}
           {overlay?.all && (
             <button
               type="button"
@@ -210,7 +219,26 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
   );
 }
 
-function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
+// How the colours lie over the picture.
+function Display({ s }: { s: State }) {
+  return (
+    <details class="display">
+      <summary>Display</summary>
+      <Slider
+        label="Strength of the colours"
+        value={s.opacity}
+        min={0}
+        max={1}
+        step={0.05}
+        text={`${Math.round(100 * s.opacity)} %`}
+        onInput={(opacity) => set({ opacity })}
+      />
+      <Toggle label="Smooth between patches" value={s.smooth} onChange={(smooth) => set({ smooth })} />
+    </details>
+  );
+}
+
+function Sources({ bench }: { bench: Bench }) {
   const { s, model, catalogue } = bench;
   const input = useRef<HTMLInputElement>(null);
   const samples = samplesOf(catalogue, model),
@@ -244,12 +272,12 @@ function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) 
         <input
           ref={input}
           type="file"
-          accept="image/*"
+          accept="image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.ppm,.pgm"
           hidden
           aria-label="Image file"
           onChange={(event) => {
             const file = event.currentTarget.files?.[0];
-            if (file) void takeFile(file);
+            if (file) void takeFiles(withPaths([file]));
             event.currentTarget.value = "";
           }}
         />
@@ -262,22 +290,6 @@ function Sources({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) 
             : "stays in this browser, and is never part of a link."}
         </p>
       )}
-      {overlay && !s.pad && (
-        <details class="display">
-          <summary>Display</summary>
-          <Slider
-            label="Strength of the colours"
-            value={s.opacity}
-            min={0}
-            max={1}
-            step={0.05}
-            text={`${Math.round(100 * s.opacity)} %`}
-            onInput={(opacity) => set({ opacity })}
-          />
-          <Toggle label="Smooth between patches" value={s.smooth} onChange={(smooth) => set({ smooth })} />
-        </details>
-      )}
-      <Problem error={bench.pass.error} />
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // The most probable classes, and what the edits changed.
 import type { Bench } from "../bench";
 import { labelOf } from "../model";
-import { set } from "../state";
+import { nothingDrawn, set } from "../state";
 import { percent } from "./controls";
 
 const kFew = 12; // classes that are all shown, in their order, so that changes are seen in place
@@ -11,6 +11,16 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
   const { model, pass, base, edits } = bench;
   if (!pass.scores && pass.top.length) return <Top bench={bench} />;
   if (!model.classifier || !pass.scores) return null;
+  if (nothingDrawn(bench.s)) {
+    return (
+      <section class="predictions" aria-labelledby="predictions-title">
+        <h2 id="predictions-title">Prediction</h2>
+        <p class="said note" aria-live="polite">
+          Nothing drawn yet.
+        </p>
+      </section>
+    );
+  }
   const { scores } = pass,
     before = edits.length ? base.scores : null;
   const few = scores.length <= kFew;

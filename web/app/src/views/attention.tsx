@@ -78,6 +78,8 @@ export function AttentionView({ bench, title, lead }: Props) {
   );
 }
 
+const kMostShares = 7; // lines of tokens before the patches
+
 function Shares({ bench, row }: { bench: Bench; row: Float32Array }) {
   const { model, query } = bench,
     prefix = model.prefix.length;
@@ -85,10 +87,17 @@ function Shares({ bench, row }: { bench: Bench; row: Float32Array }) {
   for (let k = prefix; k < row.length; ++k) patches += row[k];
   const own = query >= 0 ? row[query] : 0,
     total = row.reduce((a, b) => a + b, 0) || 1;
-  const lines: [string, number][] = model.prefix.map((_, token): [string, number] => [
+  let lines: [string, number][] = model.prefix.map((_, token): [string, number] => [
     tokenName(model, token),
     row[token],
   ]);
+  if (lines.length > kMostShares) {
+    // A detector's tokens are many: the greatest by name, the others together.
+    const others = lines.slice(1).sort(([, a], [, b]) => b - a);
+    const rest = others.slice(kMostShares - 2);
+    const sum = rest.reduce((all, [, share]) => all + share, 0);
+    lines = [lines[0], ...others.slice(0, kMostShares - 2), [`${rest.length} other tokens`, sum]];
+  }
   lines.push(["patches", patches], ["of which itself", query >= prefix ? own : NaN]);
   return (
     <section>

@@ -75,11 +75,19 @@ export function WordsView({ bench }: { bench: Bench }) {
             Texts; several with a semicolon between them
             <textarea rows={2} maxLength={300} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
           </label>
-          <div class="tiles large">
-            {texts.map((text) => (
-              <TextMap key={text} bench={bench} text={text} />
-            ))}
-          </div>
+          {texts.length > 1 ? (
+            <div class="tiles large">
+              {texts.map((text) => (
+                <TextMap key={text} bench={bench} text={text} />
+              ))}
+            </div>
+          ) : (
+            first.answer && (
+              <p class="said">
+                <b>{texts[0]}</b>, whole picture: cosine {plain(Number(first.answer.json.score), 3)}
+              </p>
+            )
+          )}
         </>
       )}
       <Problem error={first.error} />

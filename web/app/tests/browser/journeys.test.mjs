@@ -178,6 +178,50 @@ test("six steps lead to the translator, whose softmax can be replaced", async ()
   await page.context().close();
 });
 
+test("a link for another model says what it lost, and the address forgets it", async () => {
+  const page = await start("#view=rank&rank=9999&heads-out=99.99+1.1&tokens-out=99999");
+  await page.getByText("head 99 of block 99, token 99999, rank 9999").waitFor();
+  assert.match(await page.locator(".edited").last().innerText(), /1 head out/);
+  assert.equal(await page.locator(".problem[role=alert]").count(), 0);
+  await page.waitForFunction(() => !/99/.test(location.hash));
+  await page.getByRole("button", { name: "Dismiss" }).click();
+  assert.equal(await page.getByText("Left out of the link").count(), 0);
+  await page.evaluate(() => (location.hash = "view=nothing&model=nosuch"));
+  await page.getByText("There is no view “nothing”").waitFor();
+  await page.getByText("There is no model “nosuch” here").waitFor();
+  await page.waitForFunction(() => !/nothing|nosuch/.test(location.hash));
+  await page.context().close();
+});
+
+test("a blank pad has no prediction", async () => {
+  const page = await start("");
+  await page.getByRole("radio", { name: "Draw" }).check();
+  await page.getByText("Nothing drawn yet").waitFor();
+  await draw(page, kSeven);
+  await page.waitForFunction(() => document.querySelector(".predictions .said b")?.textContent === "7");
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.getByText("Nothing drawn yet").waitFor();
+  await page.context().close();
+});
+
+test("whatever is dropped is answered: a picture, a model, neither", async () => {
+  const page = await start("");
+  const drop = (...files) =>
+    page.evaluate((all) => {
+      const data = new DataTransfer();
+      for (const [name, type] of all) data.items.add(new File(["?"], name, { type }));
+      dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }, files);
+  await drop(["vit.safetensors", ""], ["config.json", "application/json"]);
+  await page.getByText("qkv explore -m vit").waitFor();
+  await drop(["a.txt", "text/plain"], ["b.txt", "text/plain"]);
+  await page.getByText("Neither a picture nor a model").waitFor();
+  // Of a single file the engine says what it is not.
+  await drop(["photo.heic", ""]);
+  await page.locator(".problem[role=alert]").first().waitFor();
+  await page.context().close();
+});
+
 test("Back leads to the view before", async () => {
   const page = await start("");
   await page.getByRole("link", { name: "Rollout" }).click();

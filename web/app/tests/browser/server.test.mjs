@@ -80,6 +80,44 @@ test("the server's words are shown, and a proxy's page is not", { skip }, async 
   await page.close();
 });
 
+test("a busy server is asked again after as long as it says, and nothing is shown", { skip }, async () => {
+  let calls = 0;
+  answer = (_, response) => {
+    if (++calls < 3) {
+      response.setHeader("Retry-After", "1");
+      return fail(response, 429, "too many requests", "rate_limit_error");
+    }
+    response.end(packet(kNoModels));
+  };
+  const page = await at.browser.newPage();
+  const started = Date.now();
+  await page.goto(url);
+  await page.getByText("Starting the engine").waitFor();
+  await page.getByText("No model of pictures is open").waitFor();
+  assert.equal(calls, 3);
+  assert.ok(Date.now() - started >= 2000);
+  await page.close();
+});
+
+test("a page recovers by itself when the server is back", { skip }, async () => {
+  answer = (request) => request.socket.destroy();
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByText("The server does not answer").waitFor();
+  answer = (_, response) => response.end(packet(kNoModels));
+  await page.getByText("No model of pictures is open").waitFor();
+  await page.close();
+});
+
+test("models that cannot be opened are named with the reason", { skip }, async () => {
+  answer = (_, response) =>
+    response.end(packet({ models: [{ id: "half", title: "half", error: "no weights in half" }], samples: [] }));
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByText("half: no weights in half").waitFor();
+  await page.close();
+});
+
 test("the page allows itself no more than it needs", { skip }, async () => {
   answer = (_, response) => response.end(packet(kNoModels));
   const page = await at.browser.newPage();

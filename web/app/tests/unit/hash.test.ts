@@ -87,9 +87,8 @@ describe("hash", () => {
     ).toBe("");
   });
   it("leaves what is malformed at its default", () => {
-    expect(fromHash("#view=nothing&q=x&t=NaN&head=-1&heads-out=a.b+1.2.3&draw=!!&theme=blue&rank=Infinity")).toEqual(
-      kDefaults,
-    );
+    expect(fromHash("#view=nothing").notice).toMatch(/no view “nothing”/);
+    expect(fromHash("#q=x&t=NaN&head=-1&heads-out=a.b+1.2.3&draw=!!&theme=blue&rank=Infinity")).toEqual(kDefaults);
   });
   it("clamps numbers", () => {
     const { t, step, opacity, temperature } = fromHash("#t=-9&step=77&opacity=4&temperature=-1");
