@@ -2,7 +2,7 @@
 // the browser, and one that cannot be opened leaves nothing behind. Run as browser.test.mjs.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { offline, open, qkv, root, start } from "./browser.mjs";
@@ -57,17 +57,27 @@ test("a folder, with files of other programs in it", async () => {
   }
 });
 
-test("through the page's own input", async () => {
+test("through the page: a folder, files, and what cannot be opened", async () => {
   const page = await at.browser.newPage();
-  await page.goto(at.plain);
-  await page.waitForSelector(".predictions");
-  const asked = [];
-  page.on("request", (request) => asked.push(request.url()));
-  const input = page.locator('input[type="file"][aria-label*="model" i]').first();
-  const takesFolder = await input.evaluate((input) => input.webkitdirectory);
-  await input.setInputFiles(takesFolder ? folder : readdirSync(folder).map((name) => join(folder, name)));
-  await page.waitForFunction(() => document.querySelector(".predictions")?.textContent.includes("airplane"), { timeout: 60000 });
-  assert.deepEqual(asked.filter((url) => !/^(data|blob):/.test(url)), []);
+  const broken = join(at.folder, "broken");
+  mkdirSync(broken);
+  writeFileSync(join(broken, "config.json"), "{}");
+  for (const [label, given, name] of [["Folder of a model", folder, "my-vit"],
+                                      ["Files of a model", readdirSync(folder).map((name) => join(folder, name)), "model"]]) {
+    await page.goto("about:blank");
+    await page.goto(at.plain);
+    await page.waitForSelector(".predictions");
+    const asked = [];
+    const note = (request) => asked.push(request.url());
+    page.on("request", note);
+    await page.getByLabel("Folder of a model").setInputFiles(broken);
+    await page.getByText(/The model cannot be opened: broken: neither/).waitFor();
+    await page.getByLabel(label).setInputFiles(given);
+    await page.waitForFunction(() => document.querySelector(".predictions")?.textContent.includes("airplane"), null, { timeout: 60000 });
+    assert.ok((await page.locator("header.top").innerText()).includes(name));
+    assert.deepEqual(asked.filter((url) => !/^(data|blob):/.test(url)), []);
+    page.off("request", note);
+  }
   await page.close();
 });
 
