@@ -10,8 +10,10 @@ JOBS   ?= $(shell nproc)
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
+# The program is whole without Node.js, but for its pages.
 setup:
 	@tools/setup.sh
+	@tools/setup.sh page || echo "qkv: no Node.js; the explorer's page and attend's are left out" >&2
 
 configure: setup
 	@cmake --preset release --log-level=WARNING > /dev/null
@@ -26,7 +28,7 @@ test: configure  ## all tests
 	@cmake --build --preset release
 	@ctest --preset release -j $(JOBS)
 
-test-page: build  ## the explorer's page in Chromium (needs Node.js 20.19 and npm)
+test-page: build  ## the explorer's page in Chromium (needs Node.js 18.19 and npm)
 	@tools/page_tests.sh
 
 test-web: build  ## the explorer without a server, in node and Chromium (needs Node.js with npm; builds `make web`)

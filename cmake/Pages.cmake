@@ -29,7 +29,7 @@ function(qkv_pages)
   add_custom_command(
     OUTPUT ${pages}/index.html ${pages}/attend.html
     COMMAND ${PROJECT_SOURCE_DIR}/tools/web_page.sh ${pages}
-    DEPENDS ${sources} ${PROJECT_SOURCE_DIR}/web/shared.css ${PROJECT_SOURCE_DIR}/tools/web_page.sh
+    DEPENDS ${sources} ${PROJECT_SOURCE_DIR}/web/shared.css ${PROJECT_SOURCE_DIR}/web/engine/packet.mjs ${PROJECT_SOURCE_DIR}/tools/web_page.sh
             ${PROJECT_SOURCE_DIR}/web/no_page.html
     COMMENT "Building the pages of web/app")
   add_custom_target(qkv_pages DEPENDS ${pages}/index.html ${pages}/attend.html)

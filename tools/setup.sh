@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what a fresh Debian 12 lacks, as root or by sudo; silent and quick when nothing is missing.
 #
-#   tools/setup.sh [GROUP…]           default: build test; others: ci bench docs format neon verify web browser (tools/packages.txt)
+#   tools/setup.sh [GROUP…]           default: build test; others: page ci bench docs format neon verify web
+#                                     browser (tools/packages.txt)
 #   tools/setup.sh --list [GROUP…]    only prints the packages' names, one a line
 # Lists of packages are words, to be split:
 # shellcheck disable=SC2086
@@ -38,6 +39,11 @@ fi
 missing=
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2> /dev/null) || true
 for package in $packages; do
+  # Node.js may come from elsewhere, whose packages these would conflict with.
+  case $package in
+    nodejs) command -v node > /dev/null && continue ;;
+    npm) command -v npm > /dev/null && continue ;;
+  esac
   echo "$installed" | grep -qxF "installed $package" || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0

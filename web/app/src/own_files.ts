@@ -65,7 +65,7 @@ export async function takeModel(files: OwnFile[]): Promise<void> {
   }
   set({ notice: `Opening ${name}…` });
   const model = await transport.addModel(name, files);
-  theClient().forget("models");
+  await theClient().renew({ name: "models", json: {} });
   set({ model, query: -1, block: -1, klass: -1, held: false, pointed: -1, notice: "", ...kNoEdits });
 }
 

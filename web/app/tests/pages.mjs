@@ -36,12 +36,25 @@ export async function newPage(browser, url, options = {}, hash = "") {
   return page;
 }
 
-/** Waits until the view has its answers: a prediction, or a heading where there is none. */
+const kStill = 120; // milliseconds without a call: one answer leads to the next within a frame or two
+
+/** Waits until the view has its answers. */
 export async function settled(page) {
   await page.waitForFunction(
-    () => document.querySelector("main h1") && !document.querySelector(".waiting:not(.none), .busy, .progress"),
+    (still) => {
+      const waits =
+        !document.querySelector("main h1") ||
+        document.querySelector(".waiting:not(.none), .busy, .progress") ||
+        Number(document.body.dataset.calls ?? 0) > 0;
+      const now = performance.now();
+      if (waits) window.quietSince = undefined;
+      else window.quietSince ??= now;
+      return !waits && now - window.quietSince >= still;
+    },
+    kStill,
+    { polling: 30 },
   );
-  await page.waitForTimeout(400);
+  await page.evaluate(() => (window.quietSince = undefined));
 }
 
 export const best = (page) => page.locator(".predictions .said b").first().innerText();

@@ -11,7 +11,12 @@ const files = readdirSync(folder).filter(
 );
 const run = spawn(
   process.execPath,
-  ["--test", "--test-concurrency=1", "--test-reporter=spec", ...files.map((name) => folder + name)],
+  [
+    "--test",
+    `--test-concurrency=${process.env.QKV_CONCURRENCY ?? 2}`,
+    "--test-reporter=spec",
+    ...files.map((name) => folder + name),
+  ],
   { stdio: "inherit" },
 );
 run.on("exit", (code) => process.exit(code ?? 1));

@@ -67,6 +67,16 @@ export class Client {
 
   /** The answer to a request; equal requests share a call, and later ones find its answer. */
   async ask(request: Request): Promise<Answer> {
+    document.body.dataset.calls = String(++this.calls);
+    try {
+      return await this.find(request);
+    } finally {
+      document.body.dataset.calls = String(--this.calls);
+    }
+  }
+  private calls = 0; // under way; on the page, for tests
+
+  private async find(request: Request): Promise<Answer> {
     const found = this.peek(request);
     if (found) return found;
     const key = keyOfRequest(request);
@@ -82,11 +92,19 @@ export class Client {
     return call;
   }
 
-  forget(name: string): void {
-    for (const [key, packet] of this.cache) {
-      if (!key.startsWith(`${name} `)) continue;
+  /** Asks anew what has changed; views that show the answer follow. */
+  async renew(request: Request): Promise<void> {
+    const key = keyOfRequest(request),
+      old = this.cache.get(key);
+    if (old) {
       this.cache.delete(key);
-      this.cached -= bytesOf(packet);
+      this.cached -= bytesOf(old);
+    }
+    const answer = await this.ask(request);
+    for (const [slot, redraw] of live) {
+      if (slot.wanted !== key) continue;
+      slot.shown = { answer, request: request.json, error: null, busy: false };
+      redraw();
     }
   }
 
@@ -159,7 +177,9 @@ interface Slot {
 const kNothing: Asked = { answer: null, request: null, error: null, busy: false };
 const keyOfRequest = ({ name, json, arrays = {}, salt }: Request) => keyOf(name, { json, arrays }, salt);
 
-// Slots with an error that may pass, and how each is drawn again.
+// Slots of the views on the page, and how each is drawn again.
+const live = new Map<Slot, () => void>();
+// Those with an error that may pass.
 const failed = new Map<Slot, () => void>();
 
 /** Sends again what failed for a reason that may have passed. */
@@ -247,13 +267,14 @@ export function useCall(request: Request | null): Asked {
     if (slot.shownKey !== null) inUse.set(slot, slot.shownKey);
     return () => void inUse.delete(slot);
   }, [slot.shownKey]);
-  useEffect(
-    () => () => {
+  useLayoutEffect(() => {
+    live.set(slot, () => redraw((n) => n + 1));
+    return () => {
       slot.wanted = null;
       failed.delete(slot);
-    },
-    [],
-  );
+      live.delete(slot);
+    };
+  }, []);
   return slot.shown;
 }
 

@@ -111,7 +111,7 @@ test("the slider of the rank is followed while it moves", async () => {
   for (const rank of [12, 6, 3, 1]) await slider.fill(String(rank));
   await page.getByText("rank 1", { exact: false }).first().waitFor();
   await settled(page);
-  assert.match(await page.evaluate(() => location.hash), /rank=1/);
+  await page.waitForFunction(() => /rank=1\b/.test(location.hash));
   await page.getByRole("button", { name: "Run through the slider" }).click();
   await page.locator(".plot svg").waitFor();
   await page.context().close();

@@ -53,7 +53,6 @@ test("an HTML file works without a network, hovering included", async () => {
 test("other views are kept as HTML too", async () => {
   for (const view of ["knockout", "symmetry&t=0.5", "steps&step=5&rule=hard", "planner", "heads", "twins", "colours"]) {
     const page = await newPage(at.browser, at.url, { acceptDownloads: true }, `#view=${view}`);
-    await page.waitForTimeout(1200);
     await page.waitForFunction(
       () => ![...document.querySelectorAll(".heat td")].some((cell) => cell.textContent === "…"),
     );
