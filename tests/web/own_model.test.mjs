@@ -73,6 +73,8 @@ test("through the page: a folder, files, and what cannot be opened", async () =>
     await page.getByLabel("Folder of a model").setInputFiles(broken);
     await page.getByText(/The model cannot be opened: broken: neither/).waitFor();
     await page.getByLabel(label).setInputFiles(given);
+    await page.getByText("Open, drop or paste an image to begin.").waitFor();
+    await page.locator('input[type="file"][accept^="image"]').setInputFiles(picture);
     await page.waitForFunction(() => document.querySelector(".predictions")?.textContent.includes("airplane"), null, { timeout: 60000 });
     assert.ok((await page.locator("header.top").innerText()).includes(name));
     assert.deepEqual(asked.filter((url) => !/^(data|blob):/.test(url)), []);

@@ -1,9 +1,7 @@
 // The engine in a worker of the page, so that the page never waits for it. Messages in: {id, name, packet} and {id, model,
 // files: [{path, bytes or file}]}; out: {ready} or {failed} once, then {id, packet} or {id, error}. Packets are ArrayBuffers,
 // see docs/web.md. Nothing is sent anywhere: files are read from the page's own folder, or from the page itself if it has
-// them in `qkvEmbedded` (name to base64), as the page that runs from disk does.
-"use strict";
-
+// them in `qkvEmbedded` (name to base64), as the page that runs from disk does. tools/web_folder.py puts packet.mjs in front.
 const embedded = self.qkvEmbedded ?? null;
 
 let module = null;
@@ -55,8 +53,7 @@ async function start() {
 
 // Has the engine open a model whose files are in place: its folder, or a file in it.
 function offer(id, title, file) {
-  const { error } = jsonOf(call("add", packetOf({ models: [{ id, title, file }] })));
-  if (error) throw new Error(error.message);
+  decode(call("add", encode({ models: [{ id, title, file }] })));
 }
 
 // Bytes in, bytes out.
@@ -73,24 +70,6 @@ function call(name, packet) {
   } finally {
     module._free(at);
   }
-}
-
-function jsonOf(packet) {
-  const length = new DataView(packet).getUint32(0, true);
-  return JSON.parse(new TextDecoder().decode(new Uint8Array(packet, 4, length)));
-}
-
-const padded = (bytes) => Math.ceil(bytes / 8) * 8;
-
-// With the bytes of an array behind the JSON, if there is one.
-function packetOf(json, array = new Uint8Array(0)) {
-  const text = new TextEncoder().encode(JSON.stringify(json));
-  const start = padded(4 + text.length);
-  const bytes = new Uint8Array(start + padded(array.length));
-  new DataView(bytes.buffer).setUint32(0, text.length, true);
-  bytes.set(text, 4);
-  bytes.set(array, start);
-  return bytes.buffer;
 }
 
 function write(id, files) {
@@ -122,8 +101,8 @@ async function ensure(id) {
 
 async function answer({ name, packet, model, files }) {
   if (files) return add(model, files);
-  const request = jsonOf(packet);
-  if (typeof request.model === "string") await ensure(request.model);
+  const request = unpack(packet);
+  if (typeof request.json.model === "string") await ensure(request.json.model);
   if (name === "models") return models(packet);
   return call(name, name === "image" ? await decoded(packet, request) : packet);
 }
@@ -131,22 +110,20 @@ async function answer({ name, packet, model, files }) {
 // Those that are not fetched yet are described as they were when the page was built.
 function models(packet) {
   const bytes = call("models", packet);
-  const { arrays, ...json } = jsonOf(bytes);
+  const { json } = unpack(bytes);
   if (json.error) return bytes;
   const opened = new Map(json.models.map((model) => [model.id, model]));
   const beside = index.models.map(({ id, described }) => opened.get(id) ?? described);
   const ids = new Set(index.models.map(({ id }) => id));
   const others = json.models.filter(({ id }) => !ids.has(id));
   json.models = [...others.filter(({ id }) => !id.startsWith("own-")), ...beside, ...others.filter(({ id }) => id.startsWith("own-"))];
-  return packetOf(json);
+  return encode(json).buffer;
 }
 
 // A picture in a format that the engine leaves to browsers, as pixels; any other request as it is.
-async function decoded(packet, { arrays, ...json }) {
-  const file = arrays?.file;
-  if (!file) return packet;
-  const start = padded(4 + new DataView(packet).getUint32(0, true)) + file.offset;
-  const bytes = new Uint8Array(packet, start, file.bytes);
+async function decoded(packet, { json, arrays }) {
+  if (!arrays.file) return packet;
+  const bytes = arrays.file.data;
   const begins = String.fromCharCode(...bytes.subarray(0, 2));
   if (begins === "\x89P" || begins === "BM" || /^P[1-6]$/.test(begins)) return packet;
   let bitmap;
@@ -168,8 +145,7 @@ async function decoded(packet, { arrays, ...json }) {
     pixels[to++] = data[from + 1];
     pixels[to++] = data[from + 2];
   }
-  const table = { pixels: { dtype: "u8", shape: [height, width, 3], offset: 0, bytes: pixels.length } };
-  return packetOf({ ...json, arrays: table }, pixels);
+  return encode(json, { pixels: { dtype: "u8", shape: [height, width, 3], data: pixels } }).buffer;
 }
 
 // A model of the reader's: the files of its folder, or one file of weights, perhaps with its config.json. They stay in this
@@ -189,7 +165,7 @@ async function add(name, files) {
     remove(`/models/${id}`);
     throw new Error(String(error?.message ?? error).replaceAll(`/models/${id}`, title));
   }
-  return packetOf({ model: id, title });
+  return encode({ model: id, title }).buffer;
 }
 
 const kWeights = /\.(safetensors|bin|pth?|ckpt)$/i;
