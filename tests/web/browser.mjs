@@ -48,7 +48,7 @@ export async function start() {
   });
   const close = async () => {
     await browser.close();
-    for (const server of servers) server.close();
+    for (const server of servers) server.close(), server.closeAllConnections();
     rmSync(folder, { recursive: true, force: true });
   };
   return { browser, folder, plain: addressOf(servers[0]), isolated: addressOf(servers[1]), seen, close };
@@ -108,7 +108,9 @@ export async function open(browser, url) {
     return answer;
   };
   // Paths and sizes in the module's folder of models.
-  const kept = () => page.workers().at(-1).evaluate(`(() => {
+  // The threads' own workers wait for work, and answer nothing.
+  const engine = () => page.workers().filter((worker) => !worker.url().includes("qkv-threads")).at(-1);
+  const kept = () => engine().evaluate(`(() => {
     const found = {};
     const look = (path) => {
       for (const name of module.FS.readdir(path)) {
