@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test test-page verify bench docs web format install clean
+.PHONY: help setup configure build demo test test-page test-web verify bench docs web format install clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -30,6 +30,9 @@ test: configure  ## all tests
 
 test-page: build  ## the explorer's page in Chromium (needs Node.js 18.19 and npm)
 	@tools/page_tests.sh
+
+test-web: build  ## the explorer without a server, in node and Chromium (needs Node.js with npm; builds `make web`)
+	@tools/web_tests.sh
 
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify

@@ -31,10 +31,11 @@ set(QKV_PRECOMPILED <algorithm> <cmath> <cstdint> <filesystem> <functional> <mem
     <utility> <vector> <fmt/format.h>)
 
 # qkv_precompile(qkv_io <map>): QKV_PRECOMPILED and more; qkv_precompile(qkv_nn REUSE_FROM qkv_core): those of another.
-# For GCC, which takes a precompiled header at any level of optimisation.
+# For GCC, which takes a precompiled header at any level of optimisation, and for emscripten's clang, which takes one of
+# another level above none, for the header of cmake/Wasm.cmake that every source includes.
 function(qkv_precompile target)
   cmake_parse_arguments(ARG "" "REUSE_FROM" "" ${ARGN})
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT EMSCRIPTEN)
     return()
   endif()
   if(ARG_REUSE_FROM)

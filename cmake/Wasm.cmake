@@ -5,6 +5,11 @@ set(QKV_WEB_SOURCES ${PROJECT_SOURCE_DIR}/build/wasm-sources)
 execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/web_sources.sh ${QKV_WEB_SOURCES} COMMAND_ERROR_IS_FATAL ANY)
 
 enable_language(C)
+if(CCACHE)
+  # By the compiler's own list of headers: to preprocess each source first takes emcc as long as to compile a small one.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1 ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
 option(QKV_WASM_THREADS "Threads, for pages that are isolated from other origins" OFF)
 
 # Vectors of 128 bits; exceptions and long jumps by the processor's own instructions, which all browsers of 2022 have.

@@ -3,7 +3,7 @@
 #
 #   tools/web.sh [--threads]          --threads: also the engine with threads, for pages that are isolated
 #
-# Needs Node 20.19 or later with npm for the page; QKV_PAGE names a page that is built already.
+# Needs Node.js with npm for the page, as new as web/app/package.json says; QKV_PAGE names a page that is built already.
 set -eu
 
 threads=
@@ -15,21 +15,18 @@ esac
 cd "$(dirname "$0")/.."
 tools/setup.sh build web
 
-# The oldest Node that Vite takes.
-least=20.19
 page=${QKV_PAGE:-}
 if [ -z "$page" ]; then
+  least=$(sed -n 's/.*"node": ">=\([0-9.]*\)".*/\1/p' web/app/package.json)
   found=$(node --version 2> /dev/null | tr -d v) || found=
-  if [ -z "$found" ]; then
-    echo "web: no Node.js here; the page needs $least or later, with npm (nodejs.org), or a page that is built already in QKV_PAGE" >&2
+  if [ "$(printf '%s\n%s\n' "$least" "${found:-0}" | sort -V | head -n 1)" != "$least" ] || ! command -v npm > /dev/null; then
+    echo "web: the page needs Node.js $least or later with npm, found ${found:-none}; or name a page that is built already in QKV_PAGE" >&2
     exit 1
   fi
-  if [ "$(printf '%s\n%s\n' "$least" "$found" | sort -V | head -n 1)" != "$least" ]; then
-    echo "web: Node.js $found is too old: the page needs $least or later (nodejs.org), or a page that is built already in QKV_PAGE" >&2
-    exit 1
-  fi
-  if ! command -v npm > /dev/null; then
-    echo "web: Node.js $found has no npm beside it; install it, or name a page that is built already in QKV_PAGE" >&2
+  tools/web_page.sh "$PWD/build/web-page"
+  page=build/web-page/index.html
+  if cmp -s "$page" web/no_page.html; then
+    echo "web: no page, see above; QKV_PAGE may name one that is built already" >&2
     exit 1
   fi
 fi
@@ -42,8 +39,4 @@ build() {
 build wasm
 [ -z "$threads" ] || build wasm-threads
 
-if [ -z "$page" ]; then
-  (cd web/app && npm ci --silent --no-audit --no-fund && npm run --silent build)
-  page=web/app/dist/index.html
-fi
 python3 tools/web_folder.py "$page" build/wasm "$threads" build/web

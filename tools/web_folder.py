@@ -74,10 +74,16 @@ def write_models(out):
     return files
 
 
+def worker_text():
+    """The worker as a classic script, which exports nothing, with what it knows of packets."""
+    packets = (ENGINE / "packet.mjs").read_text().replace("\nexport ", "\n")
+    return packets + (ENGINE / "qkv-worker.js").read_text()
+
+
 def offline(page, files, engine):
     """The page with the engine, its models and the worker inside."""
     texts = {path: base64.b64encode(data).decode() for path, data in files.items()}
-    worker = f"self.qkvEmbedded = {json.dumps(texts)};\n{engine}\n{(ENGINE / 'qkv-worker.js').read_text()}"
+    worker = f"self.qkvEmbedded = {json.dumps(texts)};\n{engine}\n{worker_text()}"
     if "script-src " in page:  # the page's Content-Security-Policy names its scripts
         digest = base64.b64encode(hashlib.sha256(FROM_TEXT.encode()).digest()).decode()
         page = insert(page, "script-src ", f"'sha256-{digest}' ")
@@ -91,7 +97,7 @@ def main(page, wasm, threads, out):
     out.mkdir(parents=True)
     page = insert(Path(page).read_text(), "<head>", '\n<meta name="qkv-engine" content="wasm">')
     (out / "index.html").write_text(page)
-    shutil.copy(ENGINE / "qkv-worker.js", out)
+    (out / "qkv-worker.js").write_text(worker_text())
     built = [Path(wasm) / name for name in ("qkv.js", "qkv.wasm")]
     if threads:
         built += [Path(threads) / f"qkv-threads.{ending}" for ending in ("js", "wasm", "worker.js")]

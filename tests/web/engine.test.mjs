@@ -60,13 +60,22 @@ function compare(model, path, files) {
   return worst;
 }
 
+const digits = join(root, "examples/digits");
+const digitFiles = readdirSync(digits).filter((name) => name.endsWith(".png")).sort().map((name) => join(digits, name));
+assert.equal(digitFiles.length, 20);
+
 test("digits: logits and maps", (t) => {
-  const digits = join(root, "examples/digits");
-  const files = readdirSync(digits).filter((name) => name.endsWith(".png")).sort().map((name) => join(digits, name));
-  assert.equal(files.length, 20);
-  const { logits, weights, identical } = compare("digits", "", files);
+  const { logits, weights, identical } = compare("digits", "", digitFiles);
   t.diagnostic(`20 digits: logits within ${logits.toExponential(1)} of the greatest, ${identical} equal the native baseline's ` +
                `to the bit; weights within ${weights.toFixed(4)} of the row's greatest (half a step: ${kStep.toFixed(4)})`);
+});
+
+test("their twins with shared and with merged queries and keys", () => {
+  for (const twin of ["digits-shared", "digits-merged"]) {
+    const path = join(root, "models", twin);
+    engine.add(twin, path, ["config.json", "model.safetensors"]);
+    compare(twin, path, digitFiles.slice(0, 4));
+  }
 });
 
 test("CIFAR-10: logits and maps", (t) => {
@@ -97,7 +106,7 @@ test("every other call answers", () => {
   const model = "digits";
   const { json: { image, grid } } = engine.call("image", { model, sample: "digit-8" });
   const { json: { models } } = engine.call("models", {});
-  assert.deepEqual(models.map(({ id }) => id), ["digits", "cifar10", "english-italian"]);
+  assert.deepEqual(models.map(({ id }) => id), ["digits", "digits-shared", "digits-merged", "cifar10", "english-italian"]);
   const { blocks, heads } = models[0];
   const N = models[0].prefix.length + grid[0] * grid[1];
   assert.deepEqual(engine.call("rollout", { model, image }).arrays.weights.shape, [N, N]);
@@ -113,6 +122,15 @@ test("every other call answers", () => {
 });
 
 test("bad requests are answered with what is wrong", () => {
+  const models = () => engine.call("models", {}).json.models.length;
+  const before = models();
+  for (const [id, message] of [["a/b", /no name of a folder/], ["..", /no name of a folder/], ["cifar10", /two models/],
+                               ["nobody", /no such file/]]) {
+    assert.throws(() => engine.call("add", { models: [{ id }] }), message);
+  }
+  assert.throws(() => engine.call("add", { models: [{ id: "x", file: "../y" }] }), /no name of a file/);
+  assert.throws(() => engine.call("add", { models: "x" }), /is a list/);
+  assert.equal(models(), before);
   assert.throws(() => engine.call("pass", { model: "nobody" }), /no model is called "nobody"/);
   assert.throws(() => engine.call("pass", { model: "digits", image: "none" }), /send its bytes again/);
   assert.throws(() => engine.call("image", { model: "digits" }, fileArray(join(root, "README.md"))), /no JPEG, PNG/);

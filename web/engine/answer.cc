@@ -13,24 +13,39 @@ namespace {
 // Where the worker puts the files of models.
 constexpr std::string_view kFolder = "/models/";
 
-// {"models": [{"id", "title"}]}: models whose files are, or will be when they are asked for, in a folder of their id.
+bool IsName(std::string_view text) { return !text.empty() && text.find('/') == text.npos && !text.starts_with('.'); }
+
+// {"models": [{"id", "title", "file"}]}: models whose files are in a folder of their id; `file`: the weights among
+// them, if they have none of the usual names.
 std::vector<explore::ModelEntry> EntriesOf(const io::Json& json) {
   std::vector<explore::ModelEntry> entries;
   const io::Json models = json.value("models", io::Json::array());
-  Require(models.is_array(), "start: \"models\" is a list");
+  Require(models.is_array(), "add: \"models\" is a list");
   for (const io::Json& model : models) {
-    const std::string id = explore::TextField(model, "id");
-    Require(!id.empty() && id.find('/') == id.npos && !id.starts_with('.'), "start: \"{}\" is no name of a folder", id);
-    entries.push_back({id, std::string(kFolder) + id, explore::TextField(model, "title", id)});
+    const std::string id = explore::TextField(model, "id"), file = explore::TextField(model, "file", "");
+    Require(IsName(id), "add: \"{}\" is no name of a folder", id);
+    Require(file.empty() || IsName(file), "add: \"{}\" is no name of a file", file);
+    const std::string path = std::string(kFolder) + id + (file.empty() ? "" : "/" + file);
+    entries.push_back({id, path, explore::TextField(model, "title", id)});
   }
   return entries;
+}
+
+// Opens its files by themselves, so that one that cannot be opened is never offered. Throws Error.
+void RequireOpens(const explore::ModelEntry& entry) {
+  const explore::Packet answer = explore::Explorer({.models = {entry}}).Call("models", explore::Packet());
+  const io::Json& facts = answer.json.at("models").at(0);
+  if (facts.contains("error")) throw Error(facts.at("error").get<std::string>());
 }
 
 class Engine {
  public:
   explore::Packet Call(std::string_view name, const explore::Packet& request) {
     if (name == "add") {
-      for (explore::ModelEntry& entry : EntriesOf(request.json)) explorer_.Add(std::move(entry));
+      for (explore::ModelEntry& entry : EntriesOf(request.json)) {
+        RequireOpens(entry);
+        explorer_.Add(std::move(entry));
+      }
       return {};
     }
     return explorer_.Call(name, request);
