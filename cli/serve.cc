@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
 #include "cli/command.h"
@@ -55,7 +56,10 @@ int Serve(const Options& options) {
   const auto log = [](const io::Json& line) {
     PrintMessage("{}\n", line.dump(-1, ' ', true, io::Json::error_handler_t::replace));
   };
-  server::Server server(ConfigOf(options), log, [options] { return ConfigOf(options); });
+  // Without a file there is nothing to read again, and SIGHUP says that the terminal has gone.
+  std::function<server::ServerConfig()> reload;
+  if (!options.config.empty()) reload = [options] { return ConfigOf(options); };
+  server::Server server(ConfigOf(options), log, reload);
   Print("{}\n", server.Url());
   FlushOutput();
   server.Run([] { std::_Exit(130); });
@@ -90,7 +94,7 @@ void RegisterServe(Command app, int* exit_code) {
   command.Footer(
       "The first line on stdout is the address; logs are JSON lines on stderr. SIGTERM answers what has begun and "
       "ends,\n"
-      "SIGHUP reads the list of models again.\n\n"
+      "SIGHUP reads the list of models in --config again.\n\n"
       "Examples:\n"
       "  qkv serve                                            digits, translation and summaries, at 127.0.0.1:8080\n"
       "  qkv serve -m clip=openai/clip-vit-base-patch32 --dtype int8\n"

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -57,6 +58,25 @@ void RequireId(const std::string& id) {
 using Setters = std::map<std::string, std::function<void(const YAML::Node&)>>;
 
 // Reads one file, whose name and lines errors tell.
+std::string InLowerCase(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+// As browsers and clients send them.
+std::string ParseHost(std::string word) {
+  Require(word.find_first_of(":/") == word.npos, "expected a name without port, such as qkv.example.org, got {}", word);
+  return InLowerCase(std::move(word));
+}
+
+std::string ParseOrigin(std::string word) {
+  if (word == "*") return word;
+  const size_t name = word.find("://");
+  Require(name != word.npos && word.find('/', name + 3) == word.npos,
+          "expected an origin without path, such as https://example.org, got {}", word);
+  return InLowerCase(std::move(word));
+}
+
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file) : file_(file), folder_(file.parent_path()) {}
@@ -70,15 +90,18 @@ class Reader {
     }
     Require(!root.IsNull(), "{}: expected keys with values, such as port: 8080; the file is empty", file_.string());
     ServerConfig c;
-    const auto words = [&](std::vector<std::string>& to) {
-      return [&to](const YAML::Node& node) { to = Words(node); };
+    const auto words = [&](std::vector<std::string>& to, std::string (*parse)(std::string)) {
+      return [&to, parse](const YAML::Node& node) {
+        to = Words(node);
+        for (std::string& word : to) word = parse(std::move(word));
+      };
     };
     Map(root, "",
         {{"address", [&](const YAML::Node& n) { c.address = Word(n); }},
          {"port", [&](const YAML::Node& n) { c.port = ParseNumber<uint16_t>(Word(n), 0, 65535); }},
          {"api_key_file", [&](const YAML::Node& n) { c.api_key = ReadKeyFile(folder_ / Word(n)); }},
-         {"origins", words(c.origins)},
-         {"hosts", words(c.hosts)},
+         {"origins", words(c.origins, ParseOrigin)},
+         {"hosts", words(c.hosts, ParseHost)},
          {"explorer", [&](const YAML::Node& n) { c.explorer = ParseSwitch(Word(n)); }},
          {"log", [&](const YAML::Node& n) { c.log = ParseSwitch(Word(n)); }},
          {"memory", [&](const YAML::Node& n) { c.memory = ParseBytes(Word(n)); }},

@@ -47,6 +47,7 @@ void HttpServer::State::EndIfDone() {
   if (!stopping || !sessions.empty()) return;
   ErrorCode ignored;
   signals.cancel(ignored);
+  signals.clear(ignored);  // whatever is late from now on, a further signal ends the process
   deadline.cancel();
   grace.cancel();
   pause.cancel();
@@ -82,13 +83,13 @@ void HttpServer::State::AwaitSignals() {
   signals.async_wait([self = shared_from_this()](const ErrorCode& error, int number) {
     if (error) return;
     self->AwaitSignals();
-    if (number != SIGHUP && self->stopping) {
+    if (number == SIGHUP && self->hooks.reload) return self->hooks.reload();
+    if (self->stopping) {
       self->Abort();
       if (self->hooks.give_up) self->hooks.give_up();
       return;
     }
-    if (number != SIGHUP) return self->Drain();
-    if (self->hooks.reload) self->hooks.reload();
+    self->Drain();
   });
 }
 

@@ -39,10 +39,10 @@ void LogWriter::Write(io::Json line) {
   changed_.notify_one();
 }
 
-void LogWriter::Flush() {
-  if (!write_) return;
+bool LogWriter::Flush(std::chrono::milliseconds limit) {
+  if (!write_) return true;
   std::unique_lock lock(mutex_);
-  written_.wait(lock, [&] { return lines_.empty() && !writing_; });
+  return written_.wait_for(lock, limit, [&] { return lines_.empty() && !writing_; });
 }
 
 void LogWriter::Work() {

@@ -1,6 +1,7 @@
 // Lines for the log, written on a thread of their own: whoever reads them slowly stops no request.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -24,8 +25,8 @@ class LogWriter {
   /// From any thread, and never waits. While 10,000 lines wait further ones are left out, and a line says how many:
   /// {"level": "warning", "event": "dropped", "lines"}.
   void Write(io::Json line);
-  /// Waits until all lines before it are written.
-  void Flush();
+  /// Waits until all lines before it are written; false if that takes longer than `limit`.
+  bool Flush(std::chrono::milliseconds limit);
 
  private:
   void Work();

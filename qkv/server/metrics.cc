@@ -14,8 +14,8 @@ namespace {
 
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                              0.25,  0.5,    1,     2.5,  5,     10,   30};
+const Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                              0.5,   1,      2.5,   5,    10,    30,   60,  120};
 const Histogram::BucketBoundaries kSizes = {1, 2, 4, 8, 16, 32, 64};
 
 // The family of a builder, in a registry.

@@ -50,6 +50,9 @@ void RequireNumbers(double numbers, bool packed) {
                   numbers, most, packed ? "" : ", or for encoding_format base64"));
 }
 
+// Bytes of an answer while it is made and sent.
+int64_t AnswerBytes(double numbers, bool packed) { return static_cast<int64_t>(numbers * (packed ? 10 : 44)); }
+
 // Facts, and the weights with their shape.
 std::string Answer(const std::string& id, io::Json json, View<const float> weights, bool packed) {
   json["object"] = "attention";
@@ -94,7 +97,9 @@ HttpResponse OfImage(Context& context, const Call& call, const RequestInput& inp
   const inspect::TokenGrid grid = inspect::MakeTokenGrid(c, pixels[1], pixels[2]);
   const bool all = inspect::ParseQuery(request.query, grid).kind == inspect::Query::Kind::kAll;
   const double map = static_cast<double>(grid.tokens()) * (all ? static_cast<double>(grid.tokens()) : 1);
-  RequireNumbers(static_cast<double>(plan.weights(1)) * map, packed);
+  const double numbers = static_cast<double>(plan.weights(1)) * map;
+  RequireNumbers(numbers, packed);
+  call.memory->Reserve(AnswerBytes(numbers, packed));
   app::AttentionMapper mapper(encoder, std::move(request));
   app::AttentionMaps maps;
   context.Compute({model.id(), "attention"}, call, [&] { maps = mapper.Compute(std::move(photo), upload.name()); });
@@ -127,7 +132,9 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
         attention = attender.Compute(text);
       },
       /*is_short=*/!writes);
-  RequireNumbers(static_cast<double>(attention.weights.size()), packed);
+  const auto numbers = static_cast<double>(attention.weights.size());
+  RequireNumbers(numbers, packed);
+  call.memory->Reserve(AnswerBytes(numbers, packed));
   return {.body = Answer(model.id(), app::Facts(attention), attention.weights, packed)};
 }
 

@@ -1,6 +1,8 @@
 #include "qkv/server/server.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -8,9 +10,11 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/string.hpp>
 #include <cctype>
 #include <chrono>
 #include <ctime>
+#include <mutex>
 #include <new>
 #include <thread>
 
@@ -23,7 +27,11 @@
 namespace qkv::server {
 namespace {
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+
+constexpr int kLateMs = 2000;         // that handlers have for noticing that their time is over
+constexpr int64_t kOtherFiles = 256;  // descriptors of models' files, the log and libraries
 
 // ISO 8601 with milliseconds, UTC.
 std::string Now() {
@@ -35,6 +43,29 @@ std::string Now() {
   const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
   return fmt::format("{}.{:03}Z", std::string_view(text.data(), length), ms);
+}
+
+// As many connections as there are descriptors, so that models can still be opened.
+Limits WithinDescriptors(Limits limits) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits;
+  const rlim_t wanted = std::min<rlim_t>(files.rlim_max, static_cast<rlim_t>(limits.connections + kOtherFiles));
+  if (files.rlim_cur < wanted) {
+    rlimit more = files;
+    more.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &more) == 0) files = more;
+  }
+  const int64_t left = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, INT32_MAX)) - kOtherFiles;
+  limits.connections = static_cast<int>(std::clamp<int64_t>(left, 8, limits.connections));
+  return limits;
+}
+
+// Freed memory goes back to the system: large blocks at once, and few threads have heaps of their own.
+void ReturnFreedMemory() {
+#ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 4);
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+#endif
 }
 
 // In a time that does not depend on where they differ.
@@ -69,7 +100,7 @@ struct Server::State {
                   Write(event == "failed" ? "error" : "info", "model",
                         {{"model", id}, {"what", event}, {"detail", detail}});
                 }),
-        http(this->config().address, this->config().port, this->config().limits,
+        http(this->config().address, this->config().port, WithinDescriptors(this->config().limits),
              {.admit = [this](const HttpRequest& request) { return Admit(request); },
               .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
               .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
@@ -78,7 +109,8 @@ struct Server::State {
                   [this] {
                     if (give_up) give_up();
                   },
-              .reload = [this] { Reload(); }}),
+              .reload =
+                  reload ? [this] { boost::asio::post(workers, [this] { Reload(); }); } : std::function<void()>()}),
         workers(static_cast<size_t>(this->config().most_active) + 1) {
     AddRoutes(router, context);
   }
@@ -146,7 +178,7 @@ struct Server::State {
   bool HasKey(const HttpRequest& request) const {
     if (config().api_key.empty()) return true;
     std::string_view given = request.Header("authorization");
-    if (given.starts_with("Bearer ")) given.remove_prefix(7);
+    if (boost::beast::iequals(given.substr(0, 7), "bearer ")) given.remove_prefix(7);
     return SameKey(given, config().api_key);
   }
 
@@ -238,11 +270,11 @@ struct Server::State {
   }
 
   void Reload() {
-    if (!reload) return;
+    const std::lock_guard lock(reloading);
     try {
       context.models().Replace(reload().models);
       Write("info", "reload", {{"detail", "the list of models was read again"}});
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       Write("error", "reload", {{"detail", error.what()}});
     }
   }
@@ -250,6 +282,7 @@ struct Server::State {
   LogWriter log;  // the others write to it
   const std::function<ServerConfig()> reload;
   std::function<void()> give_up;
+  std::mutex reloading;
   Context context;
   Router router;
   HttpServer http;
@@ -257,6 +290,7 @@ struct Server::State {
 };
 
 Server::Server(ServerConfig config, Log log, std::function<ServerConfig()> reload) {
+  ReturnFreedMemory();
   if (config.threads > 0) SetNumThreads(config.threads);
   state_ = std::make_unique<State>(std::move(config), std::move(log), std::move(reload));
 }
@@ -291,9 +325,18 @@ void Server::Run(std::function<void()> give_up) {
   state_->http.Run(state_->config().drain_seconds);
   if (!loaded && state_->give_up) state_->give_up();
   loading.join();
+  // What is late has lost its client, and sees that soon.
+  for (int i = 0; i < kLateMs && state_->context.active > 0; ++i) std::this_thread::sleep_for(1ms);
+  const int64_t late = state_->context.active;
+  if (late > 0) {
+    state_->Write("warning", "end", {{"detail", "the time for what had begun is over"}, {"given_up", late}});
+  } else if (!failure) {
+    state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
+  }
+  // A reader of the log that stalls does not keep the process alive.
+  const bool written = state_->log.Flush(1s);
+  if ((late > 0 || !written) && state_->give_up) state_->give_up();
   state_->workers.join();
-  if (!failure) state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
-  state_->log.Flush();
   if (failure) std::rethrow_exception(failure);
 }
 

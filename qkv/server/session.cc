@@ -14,6 +14,8 @@
 namespace qkv::server {
 namespace {
 
+constexpr int64_t kStep = int64_t{1} << 20;            // bytes that are reserved at a time for a chunked body
+constexpr int64_t kSmall = int64_t{64} << 10;          // bytes of an answer that is sent whatever is reserved
 constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
 constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
 constexpr double kLingerSeconds = 2;
@@ -117,6 +119,7 @@ void Session::ReadHeader(double seconds) {
   parser_->header_limit(kMaxHeader);
   parser_->body_limit(static_cast<uint64_t>(state_->limits.body));
   stream_.expires_never();
+  began_ = Clock::now();
   LimitReading(seconds);
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnHeader(error); });
@@ -129,7 +132,7 @@ void Session::OnHeader(const ErrorCode& error) {
   request_ = {};
   request_.peer = peer_;
   outcome_ = {};
-  began_ = Clock::now();
+  if (!late_) began_ = Clock::now();
   cancelled_ = std::make_shared<std::atomic<bool>>(false);
   unsent_ = std::make_shared<std::atomic<int64_t>>(0);
   if (error && late_ && buffer_.size() == 0) return Close();  // no request had begun
@@ -148,6 +151,8 @@ void Session::OnHeader(const ErrorCode& error) {
   if (error) return FailToRead(error);
   std::optional<HttpResponse> refusal;
   try {
+    const size_t hosts = message.count(http::field::host);
+    if (hosts > 1 || (version_ >= 11 && hosts == 0)) BadRequest("Host: expected one");
     ParseTarget({message.target().data(), message.target().size()}, &request_);
     outcome_.admitted = true;
     refusal = state_->hooks.admit(request_);
@@ -155,17 +160,14 @@ void Session::OnHeader(const ErrorCode& error) {
     refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what(), request_.path);
   }
   const bool chunked = message.chunked();
-  const int64_t length = chunked ? state_->limits.body : static_cast<int64_t>(parser_->content_length().value_or(0));
-  if (!refusal && length > state_->limits.bodies - state_->bodies) {
-    refusal =
-        ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows", request_.path);
-  }
+  const int64_t length = static_cast<int64_t>(parser_->content_length().value_or(0));
+  const int64_t first = chunked ? std::min(kStep, state_->limits.body) : length;
+  if (!refusal && !HasRoom(first)) refusal = Full();
   if (refusal) {
     const bool body_follows = chunked || length > 0;
     return Write(std::move(*refusal), body_follows);
   }
-  reserved_ = length;
-  state_->bodies += reserved_;
+  Hold(first);
   if (beast::iequals(message[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](const ErrorCode& failed, size_t) {
@@ -177,10 +179,39 @@ void Session::OnHeader(const ErrorCode& error) {
   ReadBody();
 }
 
+// Of what bodies and answers may have together.
+bool Session::HasRoom(int64_t bytes) const { return bytes <= state_->limits.bodies - state_->bodies; }
+
+void Session::Hold(int64_t bytes) {
+  reserved_ += bytes;
+  state_->bodies += bytes;
+}
+
+HttpResponse Session::Full() const {
+  return ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows",
+                       request_.path);
+}
+
 void Session::ReadBody() {
   LimitReading(state_->limits.transfer_seconds);
+  if (parser_->chunked()) return ReadChunks();
   http::async_read(stream_, buffer_, *parser_,
                    [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnBody(error); });
+}
+
+// Of a body whose length is not announced, memory is reserved as it comes.
+void Session::ReadChunks() {
+  http::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
+    if (error || self->left_ || self->parser_->is_done()) return self->OnBody(error);
+    if (std::ssize(self->parser_->get().body()) + kStep / 2 > self->reserved_) {
+      if (!self->HasRoom(kStep)) {
+        self->EndLimit();
+        return self->Write(self->Full(), true);
+      }
+      self->Hold(kStep);
+    }
+    self->ReadChunks();
+  });
 }
 
 void Session::OnBody(const ErrorCode& error) {
@@ -190,9 +221,8 @@ void Session::OnBody(const ErrorCode& error) {
   phase_ = Phase::kWorking;
   HttpRequest whole = request_;  // logs need the rest of it afterwards
   whole.body = std::move(parser_->get().body());
-  // Of a body whose length was not announced there is more than it needs.
-  state_->bodies -= reserved_ - std::ssize(whole.body);
-  reserved_ = std::ssize(whole.body);
+  Release();
+  Hold(std::ssize(whole.body));
   Watch();
   state_->hooks.handle(std::make_shared<Reply>(shared_from_this(), std::move(whole), cancelled_));
 }
@@ -240,6 +270,14 @@ http::response<http::string_body> Session::Message(HttpResponse& response, bool 
 void Session::Write(HttpResponse response, bool close_after) {
   if (left_) return;
   phase_ = Phase::kWriting;
+  // The request's body is gone; the answer is held until its client has taken it.
+  Release();
+  const int64_t size = std::ssize(response.body);
+  if (size > kSmall && state_->bodies > 0 && !HasRoom(size)) {
+    response = Full();
+  } else {
+    Hold(size);
+  }
   outcome_.status = response.status;
   outcome_.sent = std::ssize(response.body);
   response_ = Message(response, close_after);
@@ -309,6 +347,7 @@ void Session::Queue(std::string piece, bool last) {
   outcome_.sent += std::ssize(piece);
   const int64_t counted = std::ssize(piece);
   if (!piece.empty()) {
+    Hold(counted);
     if (chunked_) piece = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
     pieces_.push_back({std::move(piece), counted});
   }
@@ -330,7 +369,10 @@ void Session::WriteQueue() {
                    [self = shared_from_this()](const ErrorCode& error, size_t) {
                      self->sending_ = false;
                      if (self->left_) return;
-                     *self->unsent_ -= self->pieces_.front().counted;
+                     const int64_t counted = self->pieces_.front().counted;
+                     *self->unsent_ -= counted;
+                     self->reserved_ -= counted;
+                     self->state_->bodies -= counted;
                      self->pieces_.pop_front();
                      if (error) return self->Abort();
                      self->WriteQueue();

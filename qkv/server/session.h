@@ -58,7 +58,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   std::atomic<bool> stopping{false};
   std::set<Session*> sessions;  // that are open
   bool full = false;            // nothing is accepted until one has left
-  int64_t bodies = 0;           // bytes reserved for bodies
+  int64_t bodies = 0;           // bytes reserved for bodies and answers
 };
 
 inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
@@ -115,7 +115,11 @@ class Session : public std::enable_shared_from_this<Session> {
   void EndLimit();
   void ReadHeader(double seconds);
   void OnHeader(const ErrorCode& error);
+  bool HasRoom(int64_t bytes) const;
+  void Hold(int64_t bytes);
+  HttpResponse Full() const;
   void ReadBody();
+  void ReadChunks();
   void OnBody(const ErrorCode& error);
   void Watch();
   void FailToRead(ErrorCode error);

@@ -100,6 +100,8 @@ TEST_F(ServerConfigFile, PathsAreBesideIt) {
   EXPECT_EQ(Read("models: [{id: digits}]").models[0].path, "");
   EXPECT_EQ(Read("models: [{path: digits}]").models[0].path, "");
   EXPECT_EQ(Read("models: [{path: digits}]").models[0].id, "digits");
+  EXPECT_EQ(Read("hosts: [A.Example.org]").hosts[0], "a.example.org");
+  EXPECT_EQ(Read("origins: [\"HTTPS://A.org\"]").origins[0], "https://a.org");
 }
 
 TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
@@ -109,6 +111,8 @@ TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
   says("port: 1\nprot: 2\n", "line 2: prot: no such key");
   says("port: 70000", "port: expected a number from 0 to 65535");
   says("port: 1\nport: 2", "port stands twice");
+  says("hosts: [\"a.org:80\"]", "hosts: expected a name without port");
+  says("origins: [\"https://a.org/\"]", "origins: expected an origin without path");
   says("memory: lots", "expected bytes such as 64MB");
   says("explorer: perhaps", "expected true or false");
   says("port: 1\nlimits: 7", "line 2: limits: expected keys with values");

@@ -179,6 +179,59 @@ TEST(HttpServer, LimitsAllBodiesTogether) {
   EXPECT_EQ(third.Read().status, 200);
 }
 
+// Memory for a body whose length is not announced is taken as it comes.
+TEST(HttpServer, ReservesForChunksAsTheyCome) {
+  Running running({.body = 64 << 20, .bodies = 64 << 20});
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 16; ++i) {
+    silent.push_back(std::make_unique<Client>(running.port()));
+    silent.back()->Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  }
+  std::this_thread::sleep_for(50ms);
+  Client other(running.port());
+  other.Send(Post("/a", std::string(20 << 20, 'x')));
+  EXPECT_EQ(other.Read().status, 200);
+  const std::string chunk(8 << 20, 'x');
+  Client large(running.port());
+  large.Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 7; ++i) large.Send(fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk));
+  EXPECT_EQ(large.Read().status, 429);
+}
+
+TEST(HttpServer, CountsAnswersThatAreNotTaken) {
+  Running running({.body = 1 << 20, .bodies = 24 << 20});
+  running.handle = [](std::shared_ptr<Exchange> exchange) {
+    exchange->Respond({.type = "text/plain", .body = std::string(16 << 20, 'x')});
+  };
+  {
+    Client deaf(running.port());
+    deaf.Send(Get("/a"));
+    std::this_thread::sleep_for(100ms);
+    Client next(running.port());
+    next.Send(Get("/a"));
+    EXPECT_EQ(next.Read().status, 429);
+  }
+  for (int i = 0; i < 100; ++i) {
+    Client later(running.port());
+    later.Send(Get("/a"));
+    if (later.Read().status == 200) return;
+    std::this_thread::sleep_for(20ms);
+  }
+  FAIL() << "what the first client held was not released";
+}
+
+TEST(HttpServer, WantsOneHost) {
+  Running running;
+  for (const char* hosts : {"", "Host: a\r\nHost: b\r\n"}) {
+    Client client(running.port());
+    client.Send(fmt::format("GET /a HTTP/1.1\r\n{}\r\n", hosts));
+    EXPECT_EQ(client.Read().status, 400) << hosts;
+  }
+  Client old(running.port());
+  old.Send("GET /a HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.Read().status, 200);
+}
+
 TEST(HttpServer, GivesUpSlowClients) {
   Running running({.header_seconds = 0.2, .idle_seconds = 0.2, .transfer_seconds = 0.2});
   Client header(running.port());

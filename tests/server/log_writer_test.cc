@@ -13,7 +13,7 @@ TEST(LogWriter, WritesInOrder) {
   {
     LogWriter log([&](const io::Json& line) { numbers.push_back(line["n"]); });
     for (int i = 0; i < 100; ++i) log.Write({{"n", i}});
-    log.Flush();
+    EXPECT_TRUE(log.Flush(std::chrono::seconds(10)));
     EXPECT_EQ(numbers.size(), 100u);
     log.Write({{"n", 100}});
   }
@@ -31,10 +31,10 @@ TEST(LogWriter, WaitsForNoReader) {
   });
   for (int i = 0; i < 30'000; ++i) log.Write({{"n", i}});
   open.set_value();
-  log.Flush();
+  EXPECT_TRUE(log.Flush(std::chrono::seconds(10)));
   EXPECT_LE(lines.size(), 10'001u);
   log.Write({{"n", -1}});
-  log.Flush();
+  EXPECT_TRUE(log.Flush(std::chrono::seconds(10)));
   ASSERT_GE(lines.size(), 2u);
   EXPECT_EQ(lines.back()["n"], -1);
   const io::Json& note = lines[lines.size() - 2];
@@ -42,10 +42,19 @@ TEST(LogWriter, WaitsForNoReader) {
   EXPECT_GE(note["lines"], 19'999);
 }
 
+TEST(LogWriter, SaysThatItsReaderStalls) {
+  std::promise<void> open;
+  LogWriter log([opened = open.get_future().share()](const io::Json&) { opened.wait(); });
+  log.Write({{"n", 1}});
+  EXPECT_FALSE(log.Flush(std::chrono::milliseconds(20)));
+  open.set_value();
+  EXPECT_TRUE(log.Flush(std::chrono::seconds(10)));
+}
+
 TEST(LogWriter, MayHaveNoReader) {
   LogWriter log({});
   log.Write({{"n", 1}});
-  log.Flush();
+  EXPECT_TRUE(log.Flush(std::chrono::seconds(10)));
 }
 
 }  // namespace
