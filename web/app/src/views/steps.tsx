@@ -424,12 +424,12 @@ function useMarkedPatch(seen: Seen | null): number | null {
     canvas.width = w;
     canvas.height = h;
     const context = canvas.getContext("2d")!;
-    context.drawImage(photo.bitmap, left * scale, top * scale, w * scale, h * scale, 0, 0, w, h);
+    context.drawImage(photo.ink, left * scale, top * scale, w * scale, h * scale, 0, 0, w, h);
     const { data } = context.getImageData(0, 0, w, h),
       ink = new Float64Array(rows * columns);
     for (let y = 0; y < h; ++y)
       for (let x = 0; x < w; ++x)
-        ink[Math.floor((y * rows) / h) * columns + Math.floor((x * columns) / w)] += data[4 * (y * w + x)];
+        ink[Math.floor((y * rows) / h) * columns + Math.floor((x * columns) / w)] += data[4 * (y * w + x) + 3];
     return argmax(ink);
   }, [seen, photo]);
 }
