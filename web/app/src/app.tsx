@@ -405,7 +405,8 @@ function Edited({ bench: { s, edits, model, pass, base } }: { bench: Bench }) {
     <p class={`edited ${edits.length ? "now" : "none"}`} data-not-kept={edits.length ? undefined : ""}>
       {edits.length ? (
         <span>
-          The model is edited: {editsInWords(s)}.
+          <span class="broad">The model is edited: </span>
+          {editsInWords(s)}.
           {now >= 0 && was >= 0 && !nothingDrawn(s) && (
             <span class="narrow">
               {" "}

@@ -81,8 +81,13 @@ export function HeatTable({
               {columns.map((column, c) => {
                 const value = values[r]?.[c] ?? null,
                   on = pressed?.(r, c) ?? false;
+                const colour = value === null ? "" : css(map, share(value));
                 const style =
-                  value === null ? {} : { backgroundColor: css(map, share(value)), color: inkOn(map, share(value)) };
+                  value === null
+                    ? {}
+                    : crosses && on
+                      ? { backgroundColor: `color-mix(in srgb, ${colour} 35%, var(--ground))` }
+                      : { backgroundColor: colour, color: inkOn(map, share(value)) };
                 const inside =
                   value === null ? (
                     "…"

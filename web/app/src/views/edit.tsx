@@ -119,7 +119,7 @@ function Sweep({
   const points = result?.image === seen.id ? result.points : [];
   const classes = new Set(points.map(({ scores }) => argmax(scores)));
   return (
-    <section>
+    <section data-not-kept={points.length > 1 ? undefined : ""}>
       <h2>Prediction along the slider</h2>
       {points.length > 1 ? (
         <LinePlot

@@ -165,7 +165,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
       <Obstacle bench={bench} edit={{ kind: "head", block: 0, head: 0 }} />
       <Problem error={error} />
       <KeptOnly />
-      <section>
+      <section data-not-kept={s.cutHeads.length || s.cutTokens.length ? undefined : ""}>
         <h2>Hide tokens</h2>
         <Toggle
           label="Clicks on the picture hide patches"
