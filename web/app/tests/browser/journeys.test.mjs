@@ -25,6 +25,13 @@ test("every view opens without an error and fits 360 pixels", async () => {
         () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
       );
       assert.ok(wide <= 0, `${view} is ${wide} pixels too wide`);
+      // Nor is it wider where a class has a long name.
+      const wider = await page.evaluate(() => {
+        for (const option of document.querySelectorAll("main .select option"))
+          option.textContent = "black-footed ferret, ferret, Mustela nigripes, ".repeat(4);
+        return document.documentElement.scrollWidth - document.documentElement.clientWidth;
+      });
+      assert.ok(wider <= 0, `${view} with long names is ${wider} pixels too wide`);
     }
     assert.deepEqual(page.problems, []);
     await page.context().close();
