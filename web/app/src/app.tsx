@@ -1,14 +1,16 @@
 // The page: header, menu of views, the view, and what is common to all of them.
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
-import { blockOf, fitting, headOf, queryOf, usePass, type Bench } from "./bench";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { blockOf, editsInWords, fitting, headOf, queryOf, usePass, type Bench } from "./bench";
 import { useImage } from "./image";
-import { catalogueOf, isImage, type Catalogue, type Model } from "./model";
+import { catalogueOf, isImage, labelOf, samplesOf, type Catalogue, type Model } from "./model";
 import { dropped, takeFiles, withPaths } from "./own_files";
-import { editsOf, get, kNoEdits, set, useStore, type State, type ViewName } from "./state";
+import { editsOf, get, kNoEdits, nothingDrawn, set, useStore, type Picture, type State, type ViewName } from "./state";
 import { startTour, Tour } from "./tour";
-import { theClient, useAnswer } from "./transport/client";
-import { Problem, Select } from "./ui/controls";
+import { isKept, theClient, useAnswer } from "./transport/client";
+import { percent, Problem, Select } from "./ui/controls";
+import { DropDown } from "./ui/menu";
+import { argmax } from "./ui/predictions";
 import { ThemeButton } from "./ui/theme";
 import { AttentionView } from "./views/attention";
 import { RankView, SymmetryView } from "./views/edit";
@@ -130,25 +132,39 @@ function Chosen({ s, catalogue }: { s: State; catalogue: Catalogue }) {
   );
 }
 
-function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalogue; model: Model }) {
-  const image = useImage(catalogue, chosen, s.picture),
+function Explorer({ s: state, catalogue, model: chosen }: { s: State; catalogue: Catalogue; model: Model }) {
+  const image = useImage(catalogue, chosen, state.picture),
     { seen } = image;
+  // A file that is no picture leaves the picture before, and what is said of it, in place.
+  const good = useRef<Picture | null>(null);
+  if (seen && !image.error && !image.busy) good.current = state.picture;
+  const s = image.error && seen ? { ...state, picture: good.current } : state;
   const model = seen?.model ?? chosen;
   const wanted = useMemo(
     () => editsOf(fitting(model, s).state),
     [model, s.t, s.rank, s.rankBy, s.cutHeads, s.cutTokens],
   );
-  // A link may name heads and tokens of another model.
+  // A link may name heads and tokens of another model; what else it names is looked at once, when it is opened.
+  const link = useLink(),
+    checked = useRef(-1);
   useEffect(() => {
     if (!seen) return;
-    const { state, left } = fitting(seen.model, get());
+    const { state, left } = fitting(
+      seen.model,
+      get(),
+      checked.current === link ? null : samplesOf(catalogue, seen.model),
+    );
+    checked.current = link;
     if (left.length) set({ ...state, notice: `Left out of the link, since this model has none: ${left.join(", ")}.` });
-  }, [seen?.model, s.rank, s.cutHeads, s.cutTokens, s.klass]);
+  }, [seen?.model, link, s.rank, s.cutHeads, s.cutTokens, s.klass]);
   // An edit that this model cannot have is left out, and the view says so.
   const edits = useMemo(() => wanted.filter(({ kind }) => model.exact.includes(kind)), [wanted, model]);
   const block = blockOf(model, s.block);
-  const pass = usePass(seen, edits, block),
+  const asked = usePass(seen, edits, block),
     base = usePass(seen, kNone, block);
+  // The engine reads a blank pad too, but nobody asked it anything.
+  const blank = nothingDrawn(s);
+  const pass = blank ? { ...asked, attention: null } : asked;
   const bench: Bench = {
     s,
     catalogue,
@@ -162,7 +178,7 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
     head: headOf(model, s.head),
   };
   const View = kViewOf.get(s.view) ?? AttentionView;
-  const recorded = theClient().transport.kind === "recording";
+  const recorded = isKept();
   useDrops(!recorded);
   useViewFocus(s.view);
   return (
@@ -182,6 +198,7 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
       <div class="columns">
         {recorded ? <div /> : <Menu view={s.view} />}
         <main id="main" tabIndex={-1}>
+          <Tour />
           {s.lost && (
             <p class="edited" role="alert" data-not-kept>
               <span>The server does not answer. Is it still running? This page asks again until it does.</span>
@@ -195,8 +212,11 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
               </button>
             </p>
           )}
-          {edits.length > 0 && <Edited bench={bench} />}
-          <Problem error={image.error} />
+          {(edits.length > 0 || (kEditing.includes(s.view) && !recorded)) && <Edited bench={bench} />}
+          <Problem
+            error={image.error}
+            of={state.picture?.kind === "file" && !recorded ? state.picture.name : undefined}
+          />
           <Boundary on={s.view}>
             <View key={s.view} bench={bench} />
           </Boundary>
@@ -221,11 +241,23 @@ function Explorer({ s, catalogue, model: chosen }: { s: State; catalogue: Catalo
           }
         </span>
       </footer>
-      <Tour />
     </>
   );
 }
 const kNone: [] = [];
+// There the line about edits is always shown, so that the first edit moves nothing.
+const kEditing: ViewName[] = ["symmetry", "rank", "knockout"];
+
+/** Counts the addresses that were opened in this page. */
+function useLink(): number {
+  const [link, count] = useState(0);
+  useEffect(() => {
+    const opened = () => count((n) => n + 1);
+    addEventListener("hashchange", opened);
+    return () => removeEventListener("hashchange", opened);
+  }, []);
+  return link;
+}
 
 function Header({
   s,
@@ -272,6 +304,7 @@ function Header({
               pointed: -1,
               klass: -1,
               block: -1,
+              head: "mean",
               pad: false,
               notice: "",
               ...kNoEdits,
@@ -295,14 +328,9 @@ function Header({
 
 // A model of the reader's own, where the engine runs in this browser. A browser's dialog chooses a folder or files.
 function OpenModel() {
-  const menu = useRef<HTMLDetailsElement>(null),
-    folder = useRef<HTMLInputElement>(null),
+  const folder = useRef<HTMLInputElement>(null),
     files = useRef<HTMLInputElement>(null);
   if (!theClient().transport.addModel) return null;
-  const choose = (input: HTMLInputElement | null) => {
-    menu.current!.open = false;
-    input?.click();
-  };
   const onChange = (event: { currentTarget: HTMLInputElement }) => {
     const chosen = withPaths(event.currentTarget.files ?? []);
     event.currentTarget.value = "";
@@ -310,27 +338,18 @@ function OpenModel() {
   };
   return (
     <div class="keep left">
-      <details
-        class="menu"
-        ref={menu}
-        onKeyDown={(event) => {
-          if (event.key !== "Escape" || !menu.current) return;
-          menu.current.open = false;
-          menu.current.querySelector("summary")!.focus();
-        }}
-      >
-        <summary title="config.json and weights; they never leave this browser">
-          Open<span class="word"> a model</span>…
-        </summary>
-        <div>
-          <button type="button" onClick={() => choose(folder.current)}>
-            A model's folder
-          </button>
-          <button type="button" onClick={() => choose(files.current)}>
-            Its files
-          </button>
-        </div>
-      </details>
+      <DropDown
+        title="config.json and weights; they never leave this browser"
+        summary={
+          <>
+            Open<span class="word"> a model</span>…
+          </>
+        }
+        items={[
+          ["A model's folder", () => folder.current?.click()],
+          ["Its files", () => files.current?.click()],
+        ]}
+      />
       <input
         ref={folder}
         type="file"
@@ -379,17 +398,27 @@ function Menu({ view }: { view: ViewName }) {
   );
 }
 
-function Edited({ bench: { s, edits } }: { bench: Bench }) {
-  const parts = [
-    s.rank > 0 && `rank ${s.rank}`,
-    s.t !== 1 && `symmetry t = ${s.t.toFixed(2).replace("-", "−")}`,
-    s.cutHeads.length > 0 && `${s.cutHeads.length} ${s.cutHeads.length > 1 ? "heads" : "head"} out`,
-    s.cutTokens.length > 0 && `${s.cutTokens.length} ${s.cutTokens.length > 1 ? "tokens" : "token"} hidden`,
-  ].filter(Boolean);
+function Edited({ bench: { s, edits, model, pass, base } }: { bench: Bench }) {
+  const now = pass.scores?.length ? argmax(pass.scores) : -1,
+    was = base.scores?.length ? argmax(base.scores) : -1;
   return (
-    <p class="edited" data-not-kept={edits.length ? undefined : ""}>
-      <span>The model is edited: {parts.join(", ")}.</span>{" "}
-      <button type="button" onClick={() => set(kNoEdits)}>
+    <p class={`edited ${edits.length ? "now" : "none"}`} data-not-kept={edits.length ? undefined : ""}>
+      {edits.length ? (
+        <span>
+          <span class="broad">The model is edited: </span>
+          {editsInWords(s)}.
+          {now >= 0 && was >= 0 && !nothingDrawn(s) && (
+            <span class="narrow">
+              {" "}
+              <b>{labelOf(model, now)}</b> {percent(pass.scores![now])}, as trained{" "}
+              {now === was ? "" : labelOf(model, was)} {percent(base.scores![was])}
+            </span>
+          )}
+        </span>
+      ) : (
+        <span>The model is as trained.</span>
+      )}{" "}
+      <button type="button" disabled={!edits.length || isKept()} onClick={() => set(kNoEdits)}>
         As trained
       </button>
     </p>

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { Attention, type Head } from "./attention";
 import type { Seen } from "./image";
-import type { Catalogue, Model } from "./model";
+import type { Catalogue, Model, Sample } from "./model";
 import { kAllPatches, tokensOf } from "./model";
 import type { Edit, State } from "./state";
 import { useAnswer, type Asked } from "./transport/client";
@@ -76,8 +76,24 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
   return { ...asked, answer: own, ...decoded };
 }
 
-/** The edits and the class of a state as far as the model has them, and in words what it has not. */
-export function fitting(model: Model, s: State): { state: State; left: string[] } {
+/** The edits of the model in words. */
+export function editsInWords(s: State): string {
+  const count = (n: number, one: string, what: string) => n > 0 && `${n} ${one}${n > 1 ? "s" : ""} ${what}`;
+  return [
+    s.rank > 0 && `rank ${s.rank}`,
+    s.t !== 1 && `symmetry t = ${s.t.toFixed(2).replace("-", "−")}`,
+    count(s.cutHeads.length, "head", "out"),
+    count(s.cutTokens.length, "token", "hidden"),
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/**
+ * The edits and the class of a state as far as the model has them, and in words what it has not. With the model's samples
+ * (of a link) also block, head, query and sample.
+ */
+export function fitting(model: Model, s: State, samples: Sample[] | null = null): { state: State; left: string[] } {
   const { blocks, heads } = model,
     left: string[] = [];
   const cutHeads = s.cutHeads.filter((cut) => {
@@ -89,7 +105,19 @@ export function fitting(model: Model, s: State): { state: State; left: string[] 
   if (rank !== s.rank) left.push(`rank ${s.rank} in heads of ${model.head_width} features`);
   const klass = model.classifier && model.labels.length && s.klass >= model.labels.length ? -1 : s.klass;
   if (klass !== s.klass) left.push(`class ${s.klass}`);
-  return { state: left.length ? { ...s, cutHeads, cutTokens, rank, klass } : s, left };
+  let { block, head, query, picture } = s;
+  if (samples) {
+    // The translator's step has blocks and heads of its own.
+    const own = s.view === "steps" && s.step === 5;
+    if (block >= blocks && !own) ((block = -1), left.push(`block ${s.block}`));
+    if (typeof head === "number" && head >= heads && !own) ((head = "mean"), left.push(`head ${s.head}`));
+    if (query >= tokensOf(model)) ((query = -1), left.push(`query ${s.query}`));
+    if (picture?.kind === "sample") {
+      const { id } = picture;
+      if (!samples.some((sample) => sample.id === id)) ((picture = null), left.push(`sample ${id.slice(0, 60)}`));
+    }
+  }
+  return { state: left.length ? { ...s, cutHeads, cutTokens, rank, klass, block, head, query, picture } : s, left };
 }
 
 /** The query token: the chosen one, else the first before the patches, else the middle patch. */

@@ -61,7 +61,7 @@ export async function takeModel(files: OwnFile[]): Promise<void> {
   const { transport } = theClient();
   const name = nameOf(files);
   if (!transport.addModel) {
-    return set({ notice: `A model is opened when the explorer starts: qkv explore -m ${name}` });
+    return set({ notice: `${name} is a model, which is opened when the explorer starts: qkv explore -m FOLDER` });
   }
   set({ notice: `Opening ${name}…` });
   const model = await transport.addModel(name, files);
@@ -84,15 +84,21 @@ export function nameOf(files: OwnFile[]): string {
 
 /** Takes what was dropped, pasted or chosen, and says in the page what went wrong. */
 export async function takeFiles(wanted: OwnFile[] | Promise<OwnFile[]>): Promise<void> {
+  let name = "";
   try {
     const files = await wanted;
+    name = isModel(files) ? nameOf(files) : (files[0]?.path ?? "");
     if (isModel(files)) return await takeModel(files);
     if (files.length === 1) return await takePicture(files[0].file);
     const picture = files.find(({ file }) => file.type.startsWith("image/"));
     if (picture) return await takePicture(picture.file);
-    if (files.length) set({ notice: "Neither a picture nor a model is among these files." });
+    if (files.length) {
+      const more = files.length > 2 ? ` and ${files.length - 2} more` : "",
+        names = files.slice(0, 2).map(({ path }) => path);
+      set({ notice: `Neither a picture nor a model: ${names.join(", ")}${more}.` });
+    }
   } catch (error) {
     const why = (error as Error).message;
-    set({ notice: error instanceof EngineError ? `The model cannot be opened: ${why}` : why });
+    set({ notice: error instanceof EngineError ? `${name} cannot be opened: ${why}` : name ? `${name}: ${why}` : why });
   }
 }

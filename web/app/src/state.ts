@@ -95,7 +95,7 @@ export const kDefaults: State = {
   step: 0,
   sigma: 1,
   temperature: 0.01,
-  text: "A small library for reading images.",
+  text: "tools for converting between audio formats",
   rule: "",
   words: "a dog",
   queries: 0,
@@ -126,9 +126,9 @@ export function useStore(): State {
   return state;
 }
 
-/** Whether the pad is shown and blank. */
+/** Whether the picture is a blank drawing, or a pad that is to be drawn on. */
 export const nothingDrawn = ({ pad, picture }: State) =>
-  pad && (picture?.kind !== "drawn" || picture.drawing.pixels.every((value) => !value));
+  picture?.kind === "drawn" ? picture.drawing.pixels.every((value) => !value) : pad;
 
 export type Edit = Record<string, unknown> & { kind: string };
 

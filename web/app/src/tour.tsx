@@ -10,6 +10,7 @@ interface Stop {
   text: string;
   attempt: string;
   target: string; // what is outlined
+  narrow?: string; // and on a narrow screen, where the first would be far from what is to be done
   state: Partial<State>;
 }
 
@@ -18,19 +19,20 @@ export const kStops: Stop[] = [
     title: "Draw a digit",
     target: ".pad, .panel .picture",
     text: "This small Vision Transformer cuts a picture into patches and reads it in a few blocks of attention. It answers while you draw.",
-    attempt: "Clear the pad and draw a 4. Then close its top and watch it become a 9.",
+    attempt: "Draw a 4. Then close its top and watch it become a 9.",
     state: { view: "attention", pad: true, ...kNoEdits },
   },
   {
     title: "See where a patch looks",
     target: ".head-grid",
+    narrow: ".panel .picture",
     text: "Each small map is one head. It shows from which patches the framed one, the query, reads. Heads have learned different habits.",
     attempt: "Move over the picture, or use the arrow keys. Choose a head to see it large.",
     state: { view: "attention", pad: false, block: 1, head: 0, query: 25, held: false, ...kNoEdits },
   },
   {
     title: "Take a head away",
-    target: ".heat",
+    target: ".wide:has(.heat)",
     text: "A map does not say whether a head matters. Taking it away does: each number is the change of the class's logit without that head.",
     attempt: "Click the bluest number, then some of the others, until the prediction breaks.",
     state: { view: "knockout", pad: false, ...kNoEdits },
@@ -47,11 +49,21 @@ export const kStops: Stop[] = [
     target: ".stepper",
     text: "Attention is a weighted mean, like blurring a photo; only the weights are found by asking. Six steps lead from one to the other, the last to a translator.",
     attempt: "Drag the query in each step. Then play freely: every view is in the menu.",
-    state: { view: "steps", step: 0, pad: false, ...kNoEdits },
+    state: { view: "steps", step: 0, query: -1, held: false, pad: false, ...kNoEdits },
   },
 ];
 
 export const startTour = () => set({ tour: 0, ...kStops[0].state });
+
+function close(): void {
+  const { picture } = get();
+  // A pad that stayed blank is put away.
+  set({
+    tour: -1,
+    ...(nothingDrawn(get()) ? { pad: false, picture: picture?.kind === "drawn" ? null : picture } : {}),
+  });
+  document.querySelector<HTMLElement>(".tour-start")?.focus();
+}
 
 export function Tour() {
   const { tour, view } = useStore();
@@ -63,11 +75,11 @@ export function Tour() {
     // The target may be drawn a moment later.
     let outlined: Element | null = null;
     const find = () => {
-      const found = document.querySelector(stop.target);
+      const found = document.querySelector((innerWidth < kNarrow && stop.narrow) || stop.target);
       if (found === outlined) return;
       outlined?.classList.remove("pointed-out");
       found?.classList.add("pointed-out");
-      // On a phone the tour has the lower half of the screen.
+      // On a phone the tour has the lower half of the screen, else a strip along its bottom.
       const block = innerWidth < kNarrow ? "start" : "center";
       if (!outlined && found) found.scrollIntoView({ block, behavior: wantsStillness() ? "auto" : "smooth" });
       outlined = found;
@@ -80,22 +92,19 @@ export function Tour() {
   }, [tour]);
   useEffect(() => {
     document.body.classList.toggle("touring", !!stop);
+    if (!stop) return;
+    const escape = (event: KeyboardEvent) => {
+      // What Escape closes first: a dialog, a menu, a held query.
+      if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+      close();
+    };
+    document.addEventListener("keydown", escape);
+    return () => document.removeEventListener("keydown", escape);
   }, [!!stop]);
   if (!stop) return null;
   const go = (to: number) => set({ tour: to, ...(kStops[to]?.state ?? {}) });
-  const close = () => {
-    set({ tour: -1, ...(nothingDrawn(get()) ? { pad: false } : {}) });
-    document.querySelector<HTMLElement>(".tour-start")?.focus();
-  };
   return (
-    <section
-      class="tour"
-      role="dialog"
-      aria-labelledby="tour-title"
-      aria-describedby="tour-text"
-      data-not-kept
-      onKeyDown={(event) => event.key === "Escape" && close()}
-    >
+    <section class="tour" role="dialog" aria-labelledby="tour-title" aria-describedby="tour-text" data-not-kept>
       <p class="count">
         Tour, {tour + 1} of {kStops.length}
       </p>

@@ -16,7 +16,7 @@ function Attend({ page }: { page: Page }) {
   return (
     <>
       <header class="top">
-        <span class="brand">
+        <span class="brand" title={facts.title}>
           <b>{facts.title}</b>
         </span>
         <span class="note">

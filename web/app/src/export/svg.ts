@@ -2,8 +2,9 @@
 // vector. Controls are left out.
 
 const kSkip =
-  "[data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain, .toggle, .select, .ends, .row:not(.cross-heads > .row), p:has(> button)";
-const kPadding = 16;
+  "button:not(.tile, .maps *, .heat *, .cross *, .bars *, .spectra *), [data-not-kept], input, select, textarea, dialog, .sources, .controls, .display, .tokens, .keys, .choice, .stepper, .sentence, .hidden, datalist, .explain, .toggle, .select, .ends, .row:not(.cross-heads > .row), p:has(> button:not([data-not-kept]))";
+const kPadding = 16,
+  kCaption = 24; // of the line at the end
 
 const escape = (text: string) =>
   text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
@@ -28,6 +29,10 @@ function box(element: Element, style: CSSStyleDeclaration, { x, y }: Origin): st
   let out = "";
   if (fill !== "none" || even) {
     out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="${round(Math.min(parseFloat(style.borderTopLeftRadius) || 0, at.height / 2))}" fill="${fill}"${even ? ` stroke="${style.borderTopColor}" stroke-width="${border}"` : ""}${opacity}/>`;
+  }
+  // Of the maps, the chosen one has a shadow for an outline.
+  if (element.matches(".maps [aria-pressed=true]")) {
+    out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="3" fill="none" stroke="${getComputedStyle(document.body).getPropertyValue("--mark")}" stroke-width="2.5"/>`;
   }
   if (outlined > 0) {
     out += `<rect x="${round(at.left - x)}" y="${round(at.top - y)}" width="${round(at.width)}" height="${round(at.height)}" rx="4" fill="none" stroke="${style.outlineColor}" stroke-width="${outlined}"/>`;
@@ -140,7 +145,11 @@ function measured(root: Element, title: string): { svg: string; width: number; h
       .map((each) => each.getBoundingClientRect().bottom),
   );
   const width = Math.ceil(at.width + 2 * kPadding),
-    height = Math.ceil(bottom - at.top + 2 * kPadding);
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escape(ground.fontFamily)}"><title>${escape(title)}</title><rect width="100%" height="100%" fill="${ground.backgroundColor}"/>${body}</svg>`;
+    caption = (root.getAttribute("data-figure") ?? "").replace(/^true$/, ""),
+    height = Math.ceil(bottom - at.top + 2 * kPadding) + (caption ? kCaption : 0);
+  const said = caption
+    ? `<text x="${kPadding}" y="${height - kPadding}" font-size="12" fill="${ground.color}" opacity="0.75">${escape(caption)}</text>`
+    : "";
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escape(ground.fontFamily)}"><title>${escape(title)}</title><rect width="100%" height="100%" fill="${ground.backgroundColor}"/>${body}${said}</svg>`;
   return { svg, width, height };
 }

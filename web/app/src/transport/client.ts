@@ -26,7 +26,7 @@ function bytesOf(packet: Packet): number {
 export class Client {
   private readonly cache = new Map<string, Packet>(); // oldest first
   private cached = 0;
-  private readonly running = new Map<string, Promise<Answer>>();
+  private readonly running = new Map<string, { call: Promise<Answer>; waiting: number; end: AbortController }>();
   /** Sends the image again when the engine has forgotten it; set by useImage(). */
   remind: ((image: string) => Promise<void>) | null = null;
 
@@ -65,31 +65,51 @@ export class Client {
     return { ...found, took: 0 };
   }
 
-  /** The answer to a request; equal requests share a call, and later ones find its answer. */
-  async ask(request: Request): Promise<Answer> {
+  /**
+   * The answer to a request; equal requests share a call, and later ones find its answer. The call ends when `left` of
+   * all who wait for it says that they are gone.
+   */
+  async ask(request: Request, left?: AbortSignal): Promise<Answer> {
     document.body.dataset.calls = String(++this.calls);
     try {
-      return await this.find(request);
+      return await this.find(request, left);
     } finally {
       document.body.dataset.calls = String(--this.calls);
     }
   }
   private calls = 0; // under way; on the page, for tests
 
-  private async find(request: Request): Promise<Answer> {
+  private async find(request: Request, left?: AbortSignal): Promise<Answer> {
     const found = this.peek(request);
     if (found) return found;
     const key = keyOfRequest(request);
-    const running = this.running.get(key);
-    if (running) return running;
-    const call = this.send(request)
-      .then((answer) => {
-        this.keep(key, answer);
-        return answer;
-      })
-      .finally(() => this.running.delete(key));
-    this.running.set(key, call);
-    return call;
+    let running = this.running.get(key);
+    if (!running) {
+      const end = new AbortController();
+      const call = this.send(request, end.signal)
+        .then((answer) => {
+          this.keep(key, answer);
+          return answer;
+        })
+        .finally(() => {
+          if (this.running.get(key)?.end === end) this.running.delete(key);
+        });
+      running = { call, waiting: 0, end };
+      this.running.set(key, running);
+    }
+    const own = running;
+    ++own.waiting;
+    const leave = () => {
+      if (--own.waiting > 0 || this.running.get(key) !== own) return;
+      this.running.delete(key);
+      own.end.abort();
+    };
+    left?.addEventListener("abort", leave);
+    try {
+      return await own.call;
+    } finally {
+      left?.removeEventListener("abort", leave);
+    }
   }
 
   /** Asks anew what has changed; views that show the answer follow. */
@@ -108,11 +128,11 @@ export class Client {
     }
   }
 
-  private async send({ name, json, arrays = {} }: Request): Promise<Answer> {
+  private async send({ name, json, arrays = {} }: Request, signal: AbortSignal): Promise<Answer> {
     const started = performance.now();
     const finish = (packet: Packet): Answer => ({ ...packet, took: performance.now() - started });
     try {
-      return finish(await this.transport.call(name, { json, arrays }));
+      return finish(await this.transport.call(name, { json, arrays }, signal));
     } catch (error) {
       if ((error as EngineError).type === "unreachable") void this.knock();
       const forgotten =
@@ -120,7 +140,7 @@ export class Client {
         ((error as { type?: string }).type === "unknown_image" || /not kept any more/.test((error as Error).message));
       if (!forgotten || !this.remind) throw error;
       await this.remind(json.image as string);
-      return finish(await this.transport.call(name, { json, arrays }));
+      return finish(await this.transport.call(name, { json, arrays }, signal));
     }
   }
 
@@ -137,9 +157,12 @@ export class Client {
   /** Calls that the shown view rests on, for an export: those whose keys are in use. */
   record(): [string, string][] {
     const used = new Set(inUse.values());
+    // Knock-outs are asked one after another, by no hook: those of the pictures in use.
+    const imageOf = (key: string) => /"image":"[^"]*"/.exec(key)?.[0] ?? "";
+    const images = new Set([...used].map(imageOf));
     const calls: [string, string][] = [];
     for (const [key, packet] of this.cache) {
-      if (used.has(key) || key.startsWith("models "))
+      if (used.has(key) || key.startsWith("models ") || (key.startsWith("knockout ") && images.has(imageOf(key))))
         calls.push([key, toBase64(encode({ json: packet.json, arrays: packet.arrays }))]);
     }
     return calls;
@@ -149,6 +172,8 @@ export class Client {
 let client: Client;
 export const theClient = (): Client => client;
 export const setClient = (to: Client) => (client = to);
+/** Whether this page is a kept view, without an engine. */
+export const isKept = (): boolean => client.transport.kind === "recording";
 
 // The keys that the views on the page show, one for each use of the hook.
 const inUse = new Map<object, string>();
@@ -173,6 +198,7 @@ interface Slot {
   shownKey: string | null;
   shown: Asked;
   tries: number; // that a busy server refused
+  left: AbortController; // the view is gone
 }
 const kNothing: Asked = { answer: null, request: null, error: null, busy: false };
 const keyOfRequest = ({ name, json, arrays = {}, salt }: Request) => keyOf(name, { json, arrays }, salt);
@@ -214,12 +240,13 @@ function pump(slot: Slot, redraw: () => void): void {
     pump(slot, redraw);
   };
   theClient()
-    .ask(request)
+    .ask(request, slot.left.signal)
     .then(
       (answer) => done({ answer, request: request.json, error: null, busy: false }),
       (error: Error) => {
         const passes = error instanceof EngineError && error.passes;
-        if (passes && error.retryAfter > 0 && slot.tries < kMostTries) {
+        // A model whose files cannot be opened is no busy server, though it answers 503 too.
+        if (passes && error.type !== "model_error" && error.retryAfter > 0 && slot.tries < kMostTries) {
           ++slot.tries;
           // What is wanted by then is sent, so that a busy server gets one request of a view.
           setTimeout(
@@ -231,8 +258,9 @@ function pump(slot: Slot, redraw: () => void): void {
           );
           return;
         }
-        // The last picture stays while the server is away.
-        const { answer, request: of } = passes ? slot.shown : { answer: null, request: request.json };
+        // The last picture stays while the server is away, and in a kept page, which has no other.
+        const stays = passes || (error instanceof EngineError && error.type === "not_recorded");
+        const { answer, request: of } = stays ? slot.shown : { answer: null, request: request.json };
         done({ answer, request: of, error, busy: false });
       },
     );
@@ -249,6 +277,7 @@ export function useCall(request: Request | null): Asked {
     shownKey: null,
     shown: kNothing,
     tries: 0,
+    left: new AbortController(),
   });
   if (slot.wanted !== key) {
     slot.wanted = key;
@@ -271,6 +300,7 @@ export function useCall(request: Request | null): Asked {
     live.set(slot, () => redraw((n) => n + 1));
     return () => {
       slot.wanted = null;
+      slot.left.abort();
       failed.delete(slot);
       live.delete(slot);
     };

@@ -23,10 +23,10 @@ export class HttpTransport implements Transport {
     private readonly askKey: (rejected: boolean) => Promise<string | null>,
   ) {}
 
-  async call(name: string, request: Packet): Promise<Packet> {
+  async call(name: string, request: Packet, signal?: AbortSignal): Promise<Packet> {
     for (;;) {
       const used = this.key;
-      const response = await this.send(name, request, used);
+      const response = await this.send(name, request, used, signal);
       if (response.ok) return decode(await response.arrayBuffer());
       // Another call may have got a key in the meantime.
       if (response.status === 401 && (this.key !== used || (await this.askOnce(used !== null)))) continue;
@@ -34,7 +34,7 @@ export class HttpTransport implements Transport {
     }
   }
 
-  private async send(name: string, request: Packet, key: string | null): Promise<Response> {
+  private async send(name: string, request: Packet, key: string | null, signal?: AbortSignal): Promise<Response> {
     const plain = Object.keys(request.arrays).length === 0;
     const headers: Record<string, string> = { "Content-Type": plain ? "application/json" : "application/octet-stream" };
     if (key) headers.Authorization = `Bearer ${key}`;
@@ -44,8 +44,10 @@ export class HttpTransport implements Transport {
         headers,
         body: plain ? JSON.stringify(request.json) : encode(request),
         cache: "no-store",
+        signal: signal ?? null,
       });
     } catch {
+      if (signal?.aborted) throw new EngineError("This is not asked any more.", "left");
       throw new EngineError("The server does not answer. Is it still running?", "unreachable");
     }
   }

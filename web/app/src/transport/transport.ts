@@ -5,8 +5,8 @@ import type { Packet } from "../packet";
 export interface Transport {
   /** "server", "browser" (WebAssembly), "recording" or "mock". */
   readonly kind: string;
-  /** Bytes of the request's packet in, the answer's packet out. Throws EngineError. */
-  call(name: string, request: Packet): Promise<Packet>;
+  /** Bytes of the request's packet in, the answer's packet out. Throws EngineError. `signal`: nobody waits any more. */
+  call(name: string, request: Packet, signal?: AbortSignal): Promise<Packet>;
   /**
    * Opens a model of the reader's own, where the transport can (WebAssembly): its id. Throws EngineError if the engine
    * cannot open it, and then keeps none of its files.

@@ -1,7 +1,7 @@
 // Controls: native elements with labels, so that keyboard and screen reader work as everywhere.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import { askAgain, theClient } from "../transport/client";
+import { askAgain, isKept, theClient } from "../transport/client";
 import { EngineError } from "../transport/transport";
 
 interface SliderProps {
@@ -58,13 +58,21 @@ interface ChoiceProps<T extends string | number> {
   options: [T, ComponentChildren][];
   onChange(value: T): void;
   hideLabel?: boolean;
+  disabled?: boolean;
 }
 
 /** One of a few, as radio buttons beside each other. */
-export function Choice<T extends string | number>({ label, value, options, onChange, hideLabel }: ChoiceProps<T>) {
+export function Choice<T extends string | number>({
+  label,
+  value,
+  options,
+  onChange,
+  hideLabel,
+  disabled,
+}: ChoiceProps<T>) {
   const name = useId();
   return (
-    <fieldset class="choice">
+    <fieldset class="choice" disabled={disabled}>
       <legend class={hideLabel ? "hidden" : ""}>{label}</legend>
       <div class="segments">
         {options.map(([option, text]) => (
@@ -82,14 +90,21 @@ export function Toggle({
   label,
   value,
   onChange,
+  disabled,
 }: {
   label: ComponentChildren;
   value: boolean;
   onChange(value: boolean): void;
+  disabled?: boolean;
 }) {
   return (
     <label class="toggle">
-      <input type="checkbox" checked={value} onChange={(event) => onChange(event.currentTarget.checked)} />
+      <input
+        type="checkbox"
+        checked={value}
+        disabled={disabled}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
       <span>{label}</span>
     </label>
   );
@@ -101,13 +116,14 @@ interface SelectProps {
   options: [value: string, text: string, disabled?: boolean][];
   onChange(value: string): void;
   hideLabel?: boolean;
+  disabled?: boolean;
 }
 
-export function Select({ label, value, options, onChange, hideLabel }: SelectProps) {
+export function Select({ label, value, options, onChange, hideLabel, disabled }: SelectProps) {
   return (
     <label class="select">
       <span class={hideLabel ? "hidden" : ""}>{label}</span>
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      <select value={value} disabled={disabled} onChange={(event) => onChange(event.currentTarget.value)}>
         {options.map(([option, text, disabled]) => (
           <option key={option} value={option} selected={option === value} disabled={disabled}>
             {text}
@@ -130,12 +146,23 @@ export const WQ = W("Q"),
   WV = W("V"),
   WO = W("O");
 
+/** In a kept page, why controls do nothing. */
+export function KeptOnly() {
+  return isKept() ? (
+    <p class="note" role="status" data-not-kept>
+      This file holds one view and no engine: open the explorer for others.
+    </p>
+  ) : null;
+}
+
 /** What went wrong, in the engine's words; that the server is away is said once, above the view. */
-export function Problem({ error, alone }: { error: Error | null; alone?: boolean }) {
+export function Problem({ error, alone, of }: { error: Error | null; alone?: boolean; of?: string }) {
   const engine = error instanceof EngineError ? error : null;
   if (!error || (engine?.type === "unreachable" && !alone && theClient().transport.kind === "server")) return null;
+  if (engine?.type === "not_recorded") return <KeptOnly />;
   return (
     <p class="problem" role="alert">
+      {of && `${of}: `}
       {error.message}{" "}
       {engine?.passes && !alone && (
         <button type="button" onClick={askAgain}>

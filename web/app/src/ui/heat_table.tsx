@@ -1,4 +1,5 @@
 // Numbers as a table whose cells are coloured; a cell can be a button.
+import { useState } from "preact/hooks";
 import { css, inkOn, sequential } from "../colour/maps";
 
 interface Props {
@@ -15,7 +16,7 @@ interface Props {
   pressed?(row: number, column: number): boolean;
   note?(row: number, column: number): string; // beside the number
   onPick?(row: number, column: number): void;
-  crosses?: boolean; // a pressed cell is crossed out
+  crosses?: boolean; // a pressed cell is pale and says that it is out
   action?: string; // what a click does, for screen readers
 }
 
@@ -37,8 +38,30 @@ export function HeatTable({
   action,
 }: Props) {
   const share = (value: number) => (high > low ? (value - low) / (high - low) : 0);
+  // Of the buttons one is a stop of Tab, and arrow keys move between them.
+  const [stop, setStop] = useState<[number, number]>([0, 0]);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const r = Math.min(rows.length - 1, Math.max(0, stop[0] + step[0])),
+      c = Math.min(columns.length - 1, Math.max(0, stop[1] + step[1]));
+    setStop([r, c]);
+    (event.currentTarget as HTMLElement)
+      .querySelectorAll("tbody tr")
+      [r]?.querySelectorAll<HTMLElement>("td button")
+      [c]?.focus();
+  };
+  const stopRow = Math.min(stop[0], rows.length - 1),
+    stopColumn = Math.min(stop[1], columns.length - 1);
   return (
-    <div class="wide" tabIndex={0} role="region" aria-label={caption ?? label}>
+    <div
+      class="wide"
+      tabIndex={onPick ? undefined : 0}
+      role="region"
+      aria-label={onPick ? `${caption ?? label}. Arrow keys move between the numbers.` : (caption ?? label)}
+      onKeyDown={onPick ? onKeyDown : undefined}
+    >
       <table class={`heat ${crosses ? "" : "choose"}`}>
         {caption && <caption>{caption}</caption>}
         <thead>
@@ -58,15 +81,26 @@ export function HeatTable({
               {columns.map((column, c) => {
                 const value = values[r]?.[c] ?? null,
                   on = pressed?.(r, c) ?? false;
+                const colour = value === null ? "" : css(map, share(value));
                 const style =
-                  value === null ? {} : { backgroundColor: css(map, share(value)), color: inkOn(map, share(value)) };
+                  value === null
+                    ? {}
+                    : crosses && on
+                      ? { backgroundColor: `color-mix(in srgb, ${colour} 35%, var(--ground))` }
+                      : { backgroundColor: colour, color: inkOn(map, share(value)) };
                 const inside =
                   value === null ? (
                     "…"
                   ) : (
                     <>
                       {text(value)}
-                      {note?.(r, c) && (
+                      {crosses && on && (
+                        <>
+                          {" "}
+                          <small>out</small>
+                        </>
+                      )}
+                      {!(crosses && on) && note?.(r, c) && (
                         <>
                           {" "}
                           <small>{note(r, c)}</small>
@@ -79,6 +113,8 @@ export function HeatTable({
                     {onPick ? (
                       <button
                         type="button"
+                        tabIndex={r === stopRow && c === stopColumn ? 0 : -1}
+                        onFocus={() => setStop([r, c])}
                         aria-pressed={on}
                         aria-label={`${name}, ${column}: ${value === null ? "not known yet" : `${text(value)}${note?.(r, c) ? ` ${note(r, c)}` : ""}${unit && ` ${unit}`}`}. ${action ?? ""}`}
                         onClick={() => onPick(r, c)}

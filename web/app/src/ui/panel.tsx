@@ -1,10 +1,10 @@
 // The left side of every view: the picture with what the view lays over it, where it comes from, and the predictions.
 import { toChildArray, type ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import type { Bench } from "../bench";
+import { editsInWords, type Bench } from "../bench";
 import { empty, type Drawing } from "../drawing";
 import { pictureOf, type Seen } from "../image";
-import { kAllPatches, samplesOf, tokenName } from "../model";
+import { blockName, headName, kAllPatches, samplesOf, tokenName } from "../model";
 import { takeFiles, withPaths } from "../own_files";
 import { get, set, type State } from "../state";
 import { theClient } from "../transport/client";
@@ -23,6 +23,8 @@ export type Overlay = Pick<PictureProps, "values" | "colours" | "range" | "map">
   what?: string; // what the colours are
   free?: boolean; // no query is shown
   all?: boolean; // the mean over all patches may be the query
+  patches?: boolean; // the query is a patch
+  fixed?: boolean; // the query stays: another one needs the engine
   /** Said of a token that is pointed at; left out, its value in percent. */
   say?(token: number): string;
 };
@@ -40,7 +42,7 @@ interface Props {
 export function Layout({ bench, overlay, chosen, children }: Props) {
   const [title, ...rest] = toChildArray(children);
   return (
-    <div class="layout" data-figure>
+    <div class="layout" data-figure={inWords(bench, overlay)}>
       {title}
       <div class="panel">
         <Stage bench={bench} overlay={overlay} />
@@ -51,6 +53,23 @@ export function Layout({ bench, overlay, chosen, children }: Props) {
       <div class="body">{rest}</div>
     </div>
   );
+}
+
+/** What a kept picture says at its end. */
+function inWords({ s, model, block, head, query }: Bench, overlay: Overlay | null): string {
+  const edits = editsInWords(s);
+  return [
+    model.title,
+    overlay && !overlay.patches && blockName(model, block),
+    overlay &&
+      !overlay.patches &&
+      !overlay.free &&
+      (typeof head === "number" ? headName(model, head) : `${head} of heads`),
+    overlay && !overlay.free && `query: ${tokenName(model, query)}`,
+    edits && `edited: ${edits}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
 }
 
 function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
@@ -125,6 +144,10 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
     }
     set(s.held && picked === s.query ? { held: false, pointed: -1 } : { held: true, query: picked, pointed: -1 });
   };
+  // With the button down the pointer takes the query along, a held one too.
+  const onPoint = (token: number, dragged: boolean) =>
+    set(dragged ? { query: token, pointed: -1 } : get().held ? { pointed: token } : { query: token });
+  const release = () => set({ held: false, pointed: -1 });
   return (
     <>
       <Picture
@@ -136,13 +159,12 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
         opacity={s.opacity}
         smooth={s.smooth}
         query={overlay?.free ? -1 : query}
+        held={s.held}
         pointed={s.held ? s.pointed : -1}
         crossed={s.cutTokens}
         label={`${overlay?.label ?? "Picture"}`}
         most={photo && photo.bitmap.height > photo.bitmap.width ? 420 : undefined}
-        onPoint={(token) => set(get().held ? { pointed: token } : { query: token })}
-        onPick={onPick}
-        onLeave={() => set({ held: false, pointed: -1 })}
+        {...(overlay?.fixed ? {} : { onPoint, onPick, onLeave: release })}
       />
       {range && (
         <Legend
@@ -159,11 +181,16 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
             <b>{tokenName(model, query)}</b>
             {s.held && s.pointed >= 0 ? <> → {tokenName(model, token)}</> : null}
             {value && <>: {value}</>}
+            {s.held && (
+              <button type="button" class="release" data-not-kept onClick={release}>
+                Release
+              </button>
+            )}
           </>
         )}
         {overlay?.free && value}
       </p>
-      {!overlay?.free && (
+      {!overlay?.free && !overlay?.patches && (
         <div class="row tokens">
           {model.prefix.slice(0, few).map((_, token) => (
             <button
@@ -201,7 +228,9 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
         </div>
       )}
       <p class="note keys">
-        {s.cutting ? (
+        {overlay?.fixed ? (
+          ""
+        ) : s.cutting ? (
           "Click a patch to hide it or show it again."
         ) : overlay?.free ? (
           overlay.say ? (

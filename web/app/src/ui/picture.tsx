@@ -1,5 +1,5 @@
 // A picture with a value or a colour for each patch, and a query that pointer and arrow keys move.
-import { useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { sequential } from "../colour/maps";
 import { fit, frame, mapCanvas, rangeOf, rgbCanvas, type Range } from "../draw/canvas";
 import type { Seen } from "../image";
@@ -20,9 +20,10 @@ export interface PictureProps {
   label: string;
   most?: number; // greatest width in CSS pixels
   /** Without handlers the picture is an image. */
-  onPoint?(token: number): void; // the pointer or a key moved to this token
+  onPoint?(token: number, dragged: boolean): void; // the pointer or a key moved to this token
   onPick?(token: number): void; // click, Enter or space
   onLeave?(): void; // Escape
+  held?: boolean; // and it lets go of a held query
 }
 
 export function Picture(props: PictureProps) {
@@ -134,6 +135,8 @@ export function Picture(props: PictureProps) {
     seen,
   ]);
 
+  // Where the button went down, and whether the pointer has left that patch since: then its release is no click.
+  const press = useRef({ token: -1, dragged: false });
   const tokenAt = (event: PointerEvent | MouseEvent): number => {
     const box = element.current!.querySelector("canvas")!.getBoundingClientRect(),
       scale = pw / box.width;
@@ -150,11 +153,13 @@ export function Picture(props: PictureProps) {
       const i = Math.max(0, current - prefix);
       const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]),
         column = (i % columns) + (current < prefix ? 0 : step[1]);
-      if (row >= 0 && row < rows && column >= 0 && column < columns) props.onPoint?.(prefix + row * columns + column);
+      if (row >= 0 && row < rows && column >= 0 && column < columns)
+        props.onPoint?.(prefix + row * columns + column, false);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       if (current >= 0) props.onPick?.(current);
     } else if (event.key === "Escape") {
+      if (props.held) event.preventDefault();
       props.onLeave?.();
     }
   };
@@ -173,16 +178,20 @@ export function Picture(props: PictureProps) {
         tabIndex={live ? 0 : undefined}
         onPointerMove={(event) => {
           if (event.pointerType === "touch" && !event.isPrimary) return;
-          const token = tokenAt(event);
-          if (token >= 0) props.onPoint?.(token);
+          const token = tokenAt(event),
+            down = (event.buttons & 1) !== 0;
+          if (token < 0) return;
+          if (down && token !== press.current.token) press.current.dragged = true;
+          props.onPoint?.(token, down && press.current.dragged);
         }}
         onPointerDown={(event) => {
           const token = tokenAt(event);
-          if (token >= 0 && event.pointerType !== "mouse") props.onPoint?.(token);
+          press.current = { token, dragged: false };
+          if (token >= 0 && event.pointerType !== "mouse") props.onPoint?.(token, false);
         }}
         onClick={(event) => {
           const token = tokenAt(event);
-          if (token >= 0) props.onPick?.(token);
+          if (token >= 0 && !press.current.dragged) props.onPick?.(token);
         }}
         onKeyDown={live ? onKeyDown : undefined}
       />

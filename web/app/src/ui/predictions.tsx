@@ -2,6 +2,7 @@
 import type { Bench } from "../bench";
 import { labelOf } from "../model";
 import { nothingDrawn, set } from "../state";
+import { isKept } from "../transport/client";
 import { percent } from "./controls";
 
 const kFew = 12; // classes that are all shown, in their order, so that changes are seen in place
@@ -54,6 +55,7 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
             <button
               type="button"
               aria-pressed={index === chosen}
+              disabled={isKept()}
               title={`Relevance of ${labelOf(model, index)}`}
               onClick={() =>
                 set({ klass: index, ...(bench.s.view === "knockout" ? {} : { view: "relevance" as const }) })

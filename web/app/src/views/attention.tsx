@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { Attention } from "../attention";
 import type { Bench } from "../bench";
 import { blockName, tokenName } from "../model";
-import { set } from "../state";
+import { nothingDrawn, set } from "../state";
 import { percent, Problem, Toggle } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { Layout } from "../ui/panel";
@@ -57,6 +57,7 @@ export function AttentionView({ bench, title, lead }: Props) {
           {row && <Shares bench={bench} row={row} />}
         </>
       )}
+      {nothingDrawn(s) && <p class="note">Draw something, and the maps of every head appear here.</p>}
       <Problem error={pass.error} />
       <More title="What the weights are, and what they are not">
         <p>

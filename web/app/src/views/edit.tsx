@@ -3,8 +3,8 @@ import { useMemo, useState } from "preact/hooks";
 import type { Bench } from "../bench";
 import { labelOf, tokenName } from "../model";
 import { set, type Edit } from "../state";
-import { theClient } from "../transport/client";
-import { Choice, percent, plain, Problem, Slider } from "../ui/controls";
+import { isKept, theClient } from "../transport/client";
+import { Choice, KeptOnly, percent, plain, Problem, Slider } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
 import { Obstacle } from "../ui/obstacle";
@@ -119,7 +119,7 @@ function Sweep({
   const points = result?.image === seen.id ? result.points : [];
   const classes = new Set(points.map(({ scores }) => argmax(scores)));
   return (
-    <section>
+    <section data-not-kept={points.length > 1 ? undefined : ""}>
       <h2>Prediction along the slider</h2>
       {points.length > 1 ? (
         <LinePlot
@@ -181,7 +181,7 @@ export function SymmetryView({ bench }: { bench: Bench }) {
         text={plain(s.t)}
         list={[-1, 0, 1]}
         ends={["−1: roles swapped", "1: as trained"]}
-        disabled={!possible}
+        disabled={!possible || isKept()}
         onInput={(t) => set({ t: Math.abs(t) < 0.001 ? 0 : t })}
       />
       <div class="row">
@@ -192,12 +192,18 @@ export function SymmetryView({ bench }: { bench: Bench }) {
             [1, "As trained"],
           ] as const
         ).map(([t, name]) => (
-          <button key={t} type="button" aria-pressed={s.t === t} disabled={!possible} onClick={() => set({ t })}>
+          <button
+            key={t}
+            type="button"
+            aria-pressed={s.t === t}
+            disabled={!possible || isKept()}
+            onClick={() => set({ t })}
+          >
             {name}
           </button>
         ))}
       </div>
-      <Problem error={pass.error} />
+      {isKept() ? <KeptOnly /> : <Problem error={pass.error} />}
       <Drift bench={bench} />
       {possible && (
         <Sweep
@@ -267,7 +273,7 @@ export function RankView({ bench }: { bench: Bench }) {
         step={1}
         text={`${rank} of ${whole}`}
         ends={["1", `${whole}: as trained`]}
-        disabled={!possible}
+        disabled={!possible || isKept()}
         onInput={(r) => set({ rank: r >= whole ? 0 : r })}
       />
       <Choice
@@ -277,9 +283,10 @@ export function RankView({ bench }: { bench: Bench }) {
           ["weights", "the weights"],
           ["data", "real tokens"],
         ]}
+        disabled={isKept()}
         onChange={(rankBy) => set({ rankBy })}
       />
-      <Problem error={pass.error} />
+      {isKept() ? <KeptOnly /> : <Problem error={pass.error} />}
       <Drift bench={bench} />
       {possible && <Sweep bench={bench} label="directions" settings={settings} at={rank} edit={toEdits} />}
       <More title="Formula and limits">

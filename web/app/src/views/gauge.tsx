@@ -7,7 +7,7 @@ import { mapCanvas, rangeOf } from "../draw/canvas";
 import { tokenName } from "../model";
 import type { NamedArray, Packet } from "../packet";
 import { set } from "../state";
-import { useAnswer } from "../transport/client";
+import { isKept, useAnswer } from "../transport/client";
 import { percent, Problem, Slider, WK, WQ } from "../ui/controls";
 import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
@@ -61,11 +61,11 @@ export function GaugeView({ bench }: { bench: Bench }) {
           step={0.05}
           text={s.strength.toFixed(2)}
           ends={["0: A = I", "1: a random matrix"]}
-          disabled={!possible}
+          disabled={!possible || isKept()}
           onInput={(strength) => set({ strength })}
         />
         <div class="row">
-          <button type="button" disabled={!possible} onClick={() => set({ seed: s.seed + 1 })}>
+          <button type="button" disabled={!possible || isKept()} onClick={() => set({ seed: s.seed + 1 })}>
             Another A
           </button>
         </div>

@@ -4,8 +4,8 @@ import type { Bench } from "../bench";
 import { diverging } from "../colour/maps";
 import { labelOf, tokenName } from "../model";
 import { set } from "../state";
-import { theClient } from "../transport/client";
-import { percent, Problem, Select, signed, Toggle } from "../ui/controls";
+import { isKept, theClient } from "../transport/client";
+import { KeptOnly, percent, Problem, Select, signed, Toggle } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
 import { Obstacle } from "../ui/obstacle";
@@ -57,7 +57,7 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
       () =>
         run().catch((error: Error & { type?: string }) => {
           // A kept page has the blocks that were known when it was kept.
-          if (!dropped && error.type !== "not_recorded") setFound({ key, rows, error });
+          if (!dropped) setFound({ key, rows, error: error.type === "not_recorded" ? null : error });
         }),
       250,
     );
@@ -75,7 +75,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
   const klass = s.klass >= 0 && s.klass < (base.scores?.length ?? 0) ? s.klass : base.scores ? argmax(base.scores) : -1;
   const large = model.parameters * model.heads * model.blocks > kAtOnce;
   const [measured, measure] = useState("");
-  const measuring = !large || (seen !== null && measured === `${seen.id} ${klass}`);
+  const measuring = !large || isKept() || (seen !== null && measured === `${seen.id} ${klass}`);
   const { rows, error } = useKnockouts(bench, model.classifier && measuring ? klass : -1);
   const row = pass.attention?.row(block, head, query) ?? null;
   const most = Math.max(0.5, ...rows.flatMap((each) => each?.change.map(Math.abs) ?? []));
@@ -101,13 +101,14 @@ export function KnockoutView({ bench }: { bench: Bench }) {
           <Select
             label="Class"
             value={String(klass)}
+            disabled={isKept()}
             onChange={(value) => set({ klass: Number(value) })}
             options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [
               String(i),
               labelOf(model, i),
             ])}
           />
-          {!measuring && seen && (
+          {!measuring && seen && !isKept() && (
             <p>
               <button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>
                 Measure every head
@@ -133,13 +134,13 @@ export function KnockoutView({ bench }: { bench: Bench }) {
               return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : "";
             }}
             pressed={(b, h) => s.cutHeads.includes(`${b}.${h}`)}
-            onPick={toggle}
+            onPick={isKept() ? undefined : toggle}
             crosses
             action="Takes the head out or puts it back."
           />
           <p class="note">
-            Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A
-            crossed number is a head that is out now.
+            Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A pale
+            number with “out” is a head that is out now.
           </p>
         </>
       ) : (
@@ -163,11 +164,13 @@ export function KnockoutView({ bench }: { bench: Bench }) {
       )}
       <Obstacle bench={bench} edit={{ kind: "head", block: 0, head: 0 }} />
       <Problem error={error} />
-      <section>
+      <KeptOnly />
+      <section data-not-kept={s.cutHeads.length || s.cutTokens.length ? undefined : ""}>
         <h2>Hide tokens</h2>
         <Toggle
           label="Clicks on the picture hide patches"
           value={s.cutting}
+          disabled={isKept()}
           onChange={(cutting) => set({ cutting, held: false })}
         />
         <div class="row">
@@ -176,6 +179,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
               key={token}
               type="button"
               aria-pressed={s.cutTokens.includes(token)}
+              disabled={isKept()}
               onClick={() =>
                 set({
                   cutTokens: s.cutTokens.includes(token)
@@ -189,7 +193,7 @@ export function KnockoutView({ bench }: { bench: Bench }) {
           ))}
           <button
             type="button"
-            disabled={!s.cutTokens.length && !s.cutHeads.length}
+            disabled={isKept() || (!s.cutTokens.length && !s.cutHeads.length)}
             onClick={() => set({ cutTokens: [], cutHeads: [] })}
           >
             Put everything back

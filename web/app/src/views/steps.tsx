@@ -1,15 +1,18 @@
 // From smoothing to attention: one query that can be dragged, six steps, each changing one thing.
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { rgbCanvas } from "../draw/canvas";
+import type { Seen } from "../image";
 import { tokenName, tokensOf } from "../model";
 import type { NamedArray } from "../packet";
 import { set } from "../state";
-import { useAnswer } from "../transport/client";
-import { Problem, Slider, WK, WO, WQ, WV } from "../ui/controls";
+import { isKept, useAnswer } from "../transport/client";
+import { KeptOnly, Problem, Slider, WK, WO, WQ, WV } from "../ui/controls";
+import { usePhoto } from "../ui/hooks";
 import { Layout } from "../ui/panel";
 import { Picture } from "../ui/picture";
+import { argmax } from "../ui/predictions";
 import { TranslatorStep } from "./translator";
 import { More, Title } from "./view";
 
@@ -208,7 +211,12 @@ function Stepper({ step }: { step: number }) {
       <ol>
         {kSteps.map(({ name }, i) => (
           <li key={name}>
-            <button type="button" aria-current={i === step ? "step" : undefined} onClick={() => set({ step: i })}>
+            <button
+              type="button"
+              aria-current={i === step ? "step" : undefined}
+              disabled={isKept()}
+              onClick={() => set({ step: i })}
+            >
               <span>{i + 1}</span>
               {name}
             </button>
@@ -224,7 +232,10 @@ export function StepsView({ bench }: { bench: Bench }) {
     step = kSteps[s.step];
   const title = (
     <Title title="From smoothing to attention">
-      <p>Six steps, each changing one thing. Drag the query over the picture and watch the weights.</p>
+      <p>
+        Six steps, each changing one thing.
+        {s.step < 5 && " Drag the query over the picture and watch the weights."}
+      </p>
       <Stepper step={s.step} />
     </Title>
   );
@@ -242,11 +253,11 @@ export function StepsView({ bench }: { bench: Bench }) {
   );
   const foot = (
     <div class="row spread">
-      <button type="button" disabled={s.step === 0} onClick={() => set({ step: s.step - 1 })}>
+      <button type="button" disabled={s.step === 0 || isKept()} onClick={() => set({ step: s.step - 1 })}>
         ← Back
       </button>
       {s.step < kSteps.length - 1 && (
-        <button type="button" class="main" onClick={() => set({ step: s.step + 1 })}>
+        <button type="button" class="main" disabled={isKept()} onClick={() => set({ step: s.step + 1 })}>
           Next step →
         </button>
       )}
@@ -279,25 +290,28 @@ function PatchStep({
 }) {
   const { s, model, seen } = bench,
     prefix = model.prefix.length;
-  // Steps of single patches have no class token: the middle patch asks in its place.
+  // Steps of single patches have no class token: a patch asks in its place.
+  const marked = useMarkedPatch(seen);
   const query =
     bench.query >= prefix
       ? bench.query
-      : prefix + Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2);
+      : prefix + (marked ?? Math.floor(model.grid[0] / 2) * model.grid[1] + Math.floor(model.grid[1] / 2));
   const at = [Math.floor((query - prefix) / model.grid[1]), (query - prefix) % model.grid[1]];
   const one = typeof bench.head === "number" ? bench.head : 0;
   const asked = useAnswer(
     "smooth",
-    seen && {
-      model: seen.model.id,
-      image: seen.id,
-      query: at,
-      step: s.step,
-      ...(s.step === 0 ? { sigma: s.sigma } : {}),
-      ...(s.step === 2 ? { temperature: s.temperature } : {}),
-      ...(s.step === 1 ? { own: false } : {}),
-      ...(s.step === 3 ? { heads: [one] } : {}),
-    },
+    seen && (bench.query >= prefix || marked !== null)
+      ? {
+          model: seen.model.id,
+          image: seen.id,
+          query: at,
+          step: s.step,
+          ...(s.step === 0 ? { sigma: s.sigma } : {}),
+          ...(s.step === 2 ? { temperature: s.temperature } : {}),
+          ...(s.step === 1 ? { own: false } : {}),
+          ...(s.step === 3 ? { heads: [one] } : {}),
+        }
+      : null,
   );
   const answered = asked.request?.step === s.step ? asked.answer : null;
   const weights = answered?.arrays.weights,
@@ -311,10 +325,17 @@ function PatchStep({
   };
   const chosen = typeof bench.head === "number" && bench.head < heads ? bench.head : 0;
   const values = heads ? valuesOf(chosen) : null;
+  const greatest = values ? values.reduce((a, b) => Math.max(a, b), 0) : 0;
   return (
     <Layout
       bench={{ ...bench, query }}
-      overlay={{ values, label: `${kSteps[s.step].name}: weights of ${tokenName(model, query)}`, what: "weight" }}
+      overlay={{
+        values,
+        label: `${kSteps[s.step].name}: weights of ${tokenName(model, query)}`,
+        what: "weight",
+        patches: true,
+        fixed: isKept(),
+      }}
     >
       {title}
       {head}
@@ -326,6 +347,7 @@ function PatchStep({
           max={Math.max(4, model.grid[0] / 2)}
           step={0.1}
           text={s.sigma.toFixed(1)}
+          disabled={isKept()}
           onInput={(sigma) => set({ sigma })}
         />
       )}
@@ -338,6 +360,7 @@ function PatchStep({
           step={0.05}
           text={s.temperature.toPrecision(2)}
           ends={["sharp", "flat"]}
+          disabled={isKept()}
           onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })}
         />
       )}
@@ -345,6 +368,9 @@ function PatchStep({
         <p class="note">
           The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.
         </p>
+      )}
+      {s.step === 1 && greatest > 0 && greatest < 0.5 && (
+        <p class="note">{Math.round(1 / greatest)} patches are exactly alike and share the weight.</p>
       )}
       {s.step === 3 && model.heads > 1 && (
         <Slider
@@ -354,6 +380,7 @@ function PatchStep({
           max={model.heads - 1}
           step={1}
           text={String(one)}
+          disabled={isKept()}
           onInput={(value) => set({ head: value })}
         />
       )}
@@ -370,7 +397,7 @@ function PatchStep({
           ))}
         </div>
       )}
-      <Problem error={asked.error} />
+      {isKept() ? <KeptOnly /> : <Problem error={asked.error} />}
       {foot}
       <More title="What is computed here">
         <p>
@@ -382,6 +409,29 @@ function PatchStep({
       </More>
     </Layout>
   );
+}
+
+// The patch with most ink of a drawing, the middle one of a photo; null until the picture is there.
+function useMarkedPatch(seen: Seen | null): number | null {
+  const photo = usePhoto(seen?.png, !!seen && !seen.model.photo);
+  return useMemo(() => {
+    if (!seen || photo?.png !== seen.png) return null;
+    const [rows, columns] = seen.grid;
+    if (!photo.ink) return Math.floor(rows / 2) * columns + Math.floor(columns / 2);
+    const canvas = document.createElement("canvas"),
+      [top, left, h, w] = seen.where,
+      scale = photo.bitmap.width / seen.photo[1];
+    canvas.width = w;
+    canvas.height = h;
+    const context = canvas.getContext("2d")!;
+    context.drawImage(photo.ink, left * scale, top * scale, w * scale, h * scale, 0, 0, w, h);
+    const { data } = context.getImageData(0, 0, w, h),
+      ink = new Float64Array(rows * columns);
+    for (let y = 0; y < h; ++y)
+      for (let x = 0; x < w; ++x)
+        ink[Math.floor((y * rows) / h) * columns + Math.floor((x * columns) / w)] += data[4 * (y * w + x) + 3];
+    return argmax(ink);
+  }, [seen, photo]);
 }
 
 // The query's patch and what the weighted mean makes of it.

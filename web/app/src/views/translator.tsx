@@ -4,12 +4,12 @@ import { Attention, type Head } from "../attention";
 import type { Bench } from "../bench";
 import { css, inkOn, sequential } from "../colour/maps";
 import { get, set } from "../state";
-import { useAnswer } from "../transport/client";
-import { Choice, percent, Problem, Select, Slider } from "../ui/controls";
+import { isKept, useAnswer } from "../transport/client";
+import { Choice, KeptOnly, percent, Problem, Select, Slider } from "../ui/controls";
 import { More } from "./view";
 
 const kExamples = [
-  "A small library for reading images.",
+  "tools for converting between audio formats",
   "This package contains the development files.",
   "Mobile Robot Programming Toolkit - config library",
 ];
@@ -72,13 +72,14 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
           rows={2}
           maxLength={400}
           value={typed}
+          disabled={isKept()}
           spellcheck={false}
           onInput={(event) => setTyped(event.currentTarget.value)}
         />
       </label>
       <div class="row">
         {kExamples.map((example) => (
-          <button key={example} type="button" class="quiet" onClick={() => setTyped(example)}>
+          <button key={example} type="button" class="quiet" disabled={isKept()} onClick={() => setTyped(example)}>
             {example}
           </button>
         ))}
@@ -87,6 +88,7 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
         label="Weights of cross-attention"
         value={rule.kind}
         options={kRules}
+        disabled={isKept()}
         onChange={(kind) => set({ rule: ruleOf({ ...partsOf(kind), heads: rule.heads }) })}
       />
       {(rule.kind === "gaussian" || rule.kind === "softmax") && (
@@ -97,6 +99,7 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
           max={rule.kind === "gaussian" ? 5 : 6}
           step={0.1}
           text={rule.value.toFixed(1)}
+          disabled={isKept()}
           onInput={(value) => set({ rule: ruleOf({ ...rule, value }) })}
         />
       )}
@@ -104,6 +107,7 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
         <Choice
           label="In"
           value={one ? "one" : "all"}
+          disabled={isKept()}
           options={[
             ["all", "all heads"],
             ["one", "the chosen head alone"],
@@ -124,9 +128,13 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
       <div class="sentences" aria-live="polite">
         <div>
           <h3>As trained</h3>
-          <p lang="it">{String(trained.answer?.json.text ?? "…")}</p>
+          {text ? (
+            <p lang="it">{String(trained.answer?.json.text ?? "…")}</p>
+          ) : (
+            <p class="note">Write a sentence above.</p>
+          )}
         </div>
-        {s.rule && (
+        {s.rule && text && (
           <div class={edited.busy ? "busy" : ""}>
             <h3>{String(edited.answer?.json.rule ?? kRules.find(([kind]) => kind === rule.kind)?.[1])}</h3>
             <p lang="it">
@@ -136,10 +144,13 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
                 "…"
               )}
             </p>
+            {edited.answer && !edited.busy && edited.answer.json.text === trained.answer?.json.text && (
+              <p class="note">No word changed.</p>
+            )}
           </div>
         )}
       </div>
-      <Problem error={trained.error ?? edited.error} />
+      {isKept() ? <KeptOnly /> : <Problem error={trained.error ?? edited.error} />}
       {shown.answer && <Matrices key={model.id} answer={shown.answer} rule={rule} bench={bench} />}
       <More title="What it shows">
         <p>
@@ -173,7 +184,7 @@ function Matrices({
   const head: Head = typeof s.head === "number" ? (s.head < attention.heads ? s.head : 0) : s.head;
   const choose = (b: number, h: Head) => {
     // A rule in one head follows the choice.
-    const follows = /^\d+\.\d+$/.test(rule.heads) && typeof h === "number";
+    const follows = !isKept() && /^\d+\.\d+$/.test(rule.heads) && typeof h === "number";
     set({ block: b, head: h, ...(follows ? { rule: ruleOf({ ...rule, heads: `${b}.${h}` }) } : {}) });
   };
   const t = Math.min(row, rows.length - 1),

@@ -5,9 +5,10 @@ import type { Bench } from "../bench";
 import { keep } from "../export/keep";
 import { blockName, headName } from "../model";
 import { set } from "../state";
-import { theClient } from "../transport/client";
+import { isKept } from "../transport/client";
 import { Choice, Slider } from "../ui/controls";
 import { wantsStillness } from "../ui/hooks";
+import { DropDown } from "../ui/menu";
 
 interface TitleProps {
   title: string;
@@ -25,10 +26,8 @@ export function Title({ title, children }: TitleProps) {
 }
 
 function KeepMenu({ title }: { title: string }) {
-  const menu = useRef<HTMLDetailsElement>(null);
   const [said, say] = useState("");
   const run = (how: "html" | "png" | "svg" | "link") => async () => {
-    if (menu.current) menu.current.open = false;
     try {
       say(await keep(how, title));
     } catch (error) {
@@ -42,35 +41,19 @@ function KeepMenu({ title }: { title: string }) {
   }, [said]);
   return (
     <div class="keep" data-not-kept>
-      <details
-        class="menu"
-        ref={menu}
-        onKeyDown={(event) => {
-          if (event.key !== "Escape" || !menu.current) return;
-          menu.current.open = false;
-          menu.current.querySelector("summary")!.focus();
-        }}
-      >
-        <summary>Keep this view</summary>
-        <div>
-          {theClient().transport.kind !== "recording" && (
-            <button type="button" onClick={run("link")}>
-              Copy a link
-            </button>
-          )}
-          {theClient().transport.kind !== "recording" && (
-            <button type="button" onClick={run("html")}>
-              One HTML file
-            </button>
-          )}
-          <button type="button" onClick={run("png")}>
-            PNG
-          </button>
-          <button type="button" onClick={run("svg")}>
-            SVG
-          </button>
-        </div>
-      </details>
+      <DropDown
+        summary="Keep this view"
+        items={[
+          ...(isKept()
+            ? []
+            : ([
+                ["Copy a link", run("link")],
+                ["One HTML file", run("html")],
+              ] as [string, () => void][])),
+          ["PNG", run("png")],
+          ["SVG", run("svg")],
+        ]}
+      />
       <span role="status">{said}</span>
     </div>
   );

@@ -109,3 +109,22 @@ test("axe finds nothing, light and dark", { skip }, async () => {
     await page.context().close();
   }
 });
+
+test("a long file name fits a phone", { skip }, async () => {
+  const path = fill({
+    title: `${"holiday_at_the_sea_".repeat(6)}.jpeg`,
+    model: "vit_base_patch16_224.augreg_in21k",
+    query: 2,
+  });
+  const context = await at.browser.newContext({ viewport: { width: 360, height: 740 } });
+  for (const width of [360, 1280]) {
+    const page = await context.newPage();
+    await page.setViewportSize({ width, height: 740 });
+    await page.goto(path);
+    await page.locator("main h1").waitFor();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    assert.ok(wide <= 0, `${wide} pixels too wide at ${width}`);
+    assert.ok(await page.locator("header .brand").isVisible());
+  }
+  await context.close();
+});

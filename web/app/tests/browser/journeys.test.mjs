@@ -25,6 +25,13 @@ test("every view opens without an error and fits 360 pixels", async () => {
         () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
       );
       assert.ok(wide <= 0, `${view} is ${wide} pixels too wide`);
+      // Nor is it wider where a class has a long name.
+      const wider = await page.evaluate(() => {
+        for (const option of document.querySelectorAll("main .select option"))
+          option.textContent = "black-footed ferret, ferret, Mustela nigripes, ".repeat(4);
+        return document.documentElement.scrollWidth - document.documentElement.clientWidth;
+      });
+      assert.ok(wider <= 0, `${view} with long names is ${wider} pixels too wide`);
     }
     assert.deepEqual(page.problems, []);
     await page.context().close();
@@ -72,6 +79,45 @@ test("a held patch stays, and the pointer reads weights", async () => {
   assert.equal(await pixels(page, ".head-grid canvas"), held);
   assert.match(await page.locator(".panel .said").first().innerText(), /Held: patch 3,3 → patch 0,6: [\d.]+ %/);
   await page.context().close();
+});
+
+test("the query is dragged again and again, held or not", async () => {
+  const page = await start("");
+  const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
+  const to = (column, row) => page.mouse.move(x + (width * (column + 0.5)) / 7, y + (height * (row + 0.5)) / 7);
+  const said = () => page.locator(".panel .said").first().innerText();
+  for (const row of [2, 4]) {
+    await to(1, row);
+    await page.mouse.down();
+    await to(5, row);
+    await page.mouse.up();
+    assert.match(await said(), new RegExp(`^Query: patch ${row},5`));
+  }
+  await page.mouse.click(x + width * 0.5, y + height * 0.5);
+  assert.match(await said(), /^Held: patch 3,3/);
+  await page.mouse.down();
+  await to(0, 0);
+  await page.mouse.up();
+  assert.match(await said(), /^Held: patch 0,0/);
+  await page.getByRole("button", { name: "Release" }).click();
+  assert.match(await said(), /^Query: patch 0,0/);
+  await page.context().close();
+});
+
+test("the first edit moves nothing, and the line about it stays on a phone", async () => {
+  const page = await start("#view=symmetry");
+  const top = async () => (await page.locator("main h1").boundingBox()).y;
+  const before = await top();
+  await page.getByRole("button", { name: "Swap" }).click();
+  await page.getByText("The model is edited").waitFor();
+  assert.equal(await top(), before);
+  await page.context().close();
+  const phone = await start("#view=symmetry&t=-1", { viewport: { width: 360, height: 740 } });
+  await phone.evaluate(() => scrollTo(0, 900));
+  assert.ok(await phone.locator(".edited").isVisible());
+  assert.equal((await phone.locator(".edited").boundingBox()).y, 0);
+  assert.match(await phone.locator(".edited").innerText(), /[\d.]+ %, as trained [\d.]+ %|as trained \d [\d.]+ %/);
+  await phone.context().close();
 });
 
 test("blocks and heads are chosen in the grid and by the slider", async () => {
@@ -129,7 +175,8 @@ test("a head is knocked out and put back", async () => {
   await page.mouse.click(x + width * 0.5, y + height * 0.5);
   await page.getByText("Out: 1 head, 1 token.").waitFor();
   await page.getByRole("button", { name: "Put everything back" }).click();
-  assert.equal(await page.locator(".edited").count(), 0);
+  await page.getByText("The model is as trained.").waitFor();
+  assert.equal(await page.locator(".edited button:disabled").count(), 1);
   await page.context().close();
 });
 
@@ -148,7 +195,8 @@ test("a picture is opened from a file, and the link has none of it", async () =>
   await page
     .locator("input[type=file][accept]")
     .setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
-  await page.locator(".problem[role=alert]").first().waitFor();
+  await page.locator(".problem[role=alert]", { hasText: "broken.png: " }).first().waitFor();
+  await page.getByText("mine.png:", { exact: false }).waitFor();
   // The picture before stays, and another can be chosen.
   await page.locator(".panel .picture canvas").first().waitFor();
   await page.getByRole("button", { name: "Sample 3", exact: true }).click();
@@ -213,9 +261,9 @@ test("whatever is dropped is answered: a picture, a model, neither", async () =>
       dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
     }, files);
   await drop(["vit.safetensors", ""], ["config.json", "application/json"]);
-  await page.getByText("qkv explore -m vit").waitFor();
+  await page.getByText("vit is a model, which is opened when the explorer starts: qkv explore -m FOLDER").waitFor();
   await drop(["a.txt", "text/plain"], ["b.txt", "text/plain"]);
-  await page.getByText("Neither a picture nor a model").waitFor();
+  await page.getByText("Neither a picture nor a model: a.txt, b.txt.").waitFor();
   // Of a single file the engine says what it is not.
   await drop(["photo.heic", ""]);
   await page.locator(".problem[role=alert]").first().waitFor();

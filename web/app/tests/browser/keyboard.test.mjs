@@ -62,6 +62,29 @@ test("the grid of heads is one stop, and arrows move in it", async () => {
   await page.context().close();
 });
 
+test("the table of heads is one stop, and arrows move in it", async () => {
+  const page = await start("#view=knockout");
+  await tabTo(page, ".heat button");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowRight");
+  const name = () => page.evaluate(() => document.activeElement.getAttribute("aria-label"));
+  assert.match(await name(), /^block 1, head 1/);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => !!document.activeElement.closest(".heat")), false);
+  await page.context().close();
+});
+
+test("a menu closes when the pointer presses elsewhere, and an item leaves the focus at it", async () => {
+  const page = await start("", { acceptDownloads: true });
+  await page.getByText("Keep this view").click();
+  await page.mouse.click(640, 880);
+  assert.equal(await page.locator(".keep details[open]").count(), 0);
+  await page.getByText("Keep this view").click();
+  await page.getByRole("button", { name: "SVG" }).click();
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "SUMMARY");
+  await page.context().close();
+});
+
 test("views are reached, and the heading takes the focus", async () => {
   const page = await start("");
   await tabTo(page, ".menu-of-views a[href='#view=heads']");

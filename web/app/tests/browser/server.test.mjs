@@ -99,6 +99,21 @@ test("a busy server is asked again after as long as it says, and nothing is show
   await page.close();
 });
 
+test("a model whose files cannot be opened says so at once", { skip }, async () => {
+  let calls = 0;
+  answer = (_, response) => {
+    ++calls;
+    response.setHeader("Retry-After", "1");
+    fail(response, 503, "half/model.safetensors: cannot be opened", "model_error");
+  };
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByText("half/model.safetensors: cannot be opened").waitFor();
+  await page.waitForTimeout(1500);
+  assert.equal(calls, 1);
+  await page.close();
+});
+
 test("a page recovers by itself when the server is back", { skip }, async () => {
   answer = (request) => request.socket.destroy();
   const page = await at.browser.newPage();
