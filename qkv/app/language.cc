@@ -158,10 +158,10 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
 std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
   RequireWriter();
-  const std::vector<model::Generated> results = model::GenerateFromSources(*model_, ids, StartToken(), options.settings,
-                                                                           options.together, {}, [&](int64_t count) {
-                                                                             if (done) done(static_cast<size_t>(count));
-                                                                           });
+  const std::vector<model::Generated> results = model::GenerateFromSources(
+      *model_, ids, StartToken(), options.settings, options.together, options.stop, [&](int64_t count) {
+        if (done) done(static_cast<size_t>(count));
+      });
   std::vector<Written> written;
   for (size_t i = 0; i < results.size(); ++i) {
     const model::Generated& one = results[i];
@@ -210,7 +210,8 @@ Written LanguageModel::WriteOne(const std::string& text, const WritingOptions& o
     return going;
   };
   const std::vector<int32_t> start = {StartToken()};
-  const model::Generated one = model::Generate(decoder, {&start, 1}, &workspace.source, options.settings, take)[0];
+  const model::Generated one =
+      model::Generate(decoder, {&start, 1}, &workspace.source, options.settings, take, options.stop)[0];
   const std::string rest = stream.Finish();
   if (going) pass_on(rest);
   written.text = std::string(Trim(DecodeKnown(target_, one.tokens)));
@@ -226,7 +227,8 @@ void LanguageModel::RequireWriter() const {
 }
 
 Written LanguageModel::Continue(const std::string& prompt, const model::GenerationSettings& settings,
-                                const std::function<bool(std::string_view)>& show, const Note& note) const {
+                                const std::function<bool(std::string_view)>& show, const Note& note,
+                                const std::function<bool()>& stop) const {
   Require(model_->has_decoder() && !model_->has_encoder(),
           "{}: {} does not continue a text; decoders do (GPT-2, Llama, Qwen)", checkpoint_->source,
           model_->description().architecture);
@@ -259,7 +261,7 @@ Written LanguageModel::Continue(const std::string& prompt, const model::Generati
     if (!text.empty()) going = show(text);
     return going;
   };
-  const model::Generated one = model::Generate(decoder, {&ids, 1}, nullptr, settings, take)[0];
+  const model::Generated one = model::Generate(decoder, {&ids, 1}, nullptr, settings, take, stop)[0];
   const std::string rest = stream.Finish();
   if (going && !rest.empty()) show(rest);
   written.text += rest;

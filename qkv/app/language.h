@@ -35,6 +35,7 @@ struct WritingOptions {
   std::string prefix;                  // put before every text, such as "summarize: "
   int64_t together = 32;               // texts in one batch
   model::GenerationSettings settings;  // see LanguageModel::Settings
+  std::function<bool()> stop = {};     // asked before each token; once true, texts stay as they are (model::Generate)
 };
 
 /// A text that a model wrote.
@@ -81,9 +82,11 @@ class LanguageModel {
   Written WriteOne(const std::string& text, const WritingOptions& options,
                    const std::function<bool(std::string_view)>& show) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
-  /// prompt that leaves no room is cut at its beginning, and `note` is told. Throws Error if the model has an encoder.
+  /// prompt that leaves no room is cut at its beginning, and `note` is told. `stop` is asked before each token, in a
+  /// beam search too. Throws Error if the model has an encoder.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
-                   const std::function<bool(std::string_view)>& show, const Note& note = {}) const;
+                   const std::function<bool(std::string_view)>& show, const Note& note = {},
+                   const std::function<bool()>& stop = {}) const;
 
   /// The token that a decoder with a source reads first. Throws Error if the model's files do not say it.
   int32_t StartToken() const;

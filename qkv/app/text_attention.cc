@@ -95,7 +95,8 @@ TextAttender::TextAttender(const LanguageModel& model, TextAttendRequest request
 
 std::vector<int32_t> TextAttender::TargetIds(const std::string& text, std::string* target) const {
   if (!request_.target) {
-    Written written = model_.Write({&text, 1}, {.prefix = request_.prefix, .settings = request_.settings})[0];
+    Written written =
+        model_.Write({&text, 1}, {.prefix = request_.prefix, .settings = request_.settings, .stop = request_.stop})[0];
     Require(!written.ids.empty(), "attend: the model writes nothing; give --target, or more --tokens");
     *target = std::move(written.text);
     return std::move(written.ids);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ struct TextAttendRequest {
   MapFormat format = MapFormat::kNpy;     // kHtml: every block and head unless given
   std::string model;                      // its name for people; empty: its architecture
   Note note;                              // receives what a page leaves out
+  std::function<bool()> stop = {};        // asked before each token that a pair writes; what it throws, Compute throws
 };
 
 /// The attention of one text.

@@ -9,6 +9,7 @@
 #include "qkv/app/model_title.h"
 #include "qkv/app/open.h"
 #include "qkv/app/shipped.h"
+#include "qkv/explore/outdated_error.h"
 #include "qkv/inspect/weights.h"
 
 namespace qkv::explore {
@@ -63,8 +64,10 @@ const model::VitConfig& ExploredModel::config() const {
 const model::Checkpoint& ExploredModel::checkpoint() {
   image_model();
   if (!state_->checkpoint) {
-    Require(!loaded_->IsOutdated(), "{}: its files have changed since it was loaded; ask again in a few seconds",
-            entry().id);
+    if (loaded_->IsOutdated()) {
+      throw OutdatedError(
+          FormatShown("{}: its files have changed since it was loaded; ask again in a few seconds", entry().id));
+    }
     state_->checkpoint =
         std::make_unique<model::Checkpoint>(app::OpenCheckpoint({.path = entry().path, .labels = entry().labels}));
   }

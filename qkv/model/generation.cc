@@ -98,12 +98,12 @@ int64_t Room(const Decoder<float>& decoder, std::span<const std::vector<int32_t>
 // One beam
 
 std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
-                                    Source<float>* source, const GenerationSettings& settings,
-                                    const OnToken& on_token) {
+                                    Source<float>* source, const GenerationSettings& settings, const OnToken& on_token,
+                                    const std::function<bool()>& stop) {
   const size_t texts = prompts.size();
   std::vector<Generated> results(texts);
   const int64_t most = Room(decoder, prompts, settings.max_tokens);
-  if (most <= 0) return results;
+  if (most <= 0 || (stop && stop())) return results;
   const Rules rules(settings, settings.max_tokens);
   std::vector<TokenSampler> samplers;
   for (size_t i = 0; i < texts; ++i) {
@@ -142,7 +142,7 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
       if (ends || written == most) continue;
       next.push_back(token), kept.push_back(static_cast<int64_t>(row));
     }
-    if (next.empty()) return results;
+    if (next.empty() || (stop && stop())) return results;
     if (kept.size() < running.size()) {
       decoder.Select(kept);
       if (source) source->Select(kept);
@@ -281,10 +281,11 @@ class Search {
 };
 
 std::vector<Generated> SearchBeams(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
-                                   Source<float>* source, const GenerationSettings& settings) {
+                                   Source<float>* source, const GenerationSettings& settings,
+                                   const std::function<bool()>& stop) {
   std::vector<Generated> results(prompts.size());
   const int64_t most = Room(decoder, prompts, settings.max_tokens);
-  if (most <= 0) return results;
+  if (most <= 0 || (stop && stop())) return results;
   const Rules rules(settings, settings.max_tokens);
   std::vector<Search> searches;
   std::vector<std::vector<float>> scratch(static_cast<size_t>(NumThreads()));
@@ -316,7 +317,7 @@ std::vector<Generated> SearchBeams(Decoder<float>& decoder, std::span<const std:
             next.push_back(searches[i].last_token(own));
       }
     }
-    if (still.empty()) return results;
+    if (still.empty() || (stop && stop())) return results;
     decoder.Select(rows);
     if (source && still.size() < running.size()) source->Select(entries);
     running = std::move(still);
@@ -356,7 +357,8 @@ GenerationSettings SettingsOf(const GenerationDefaults& d, int64_t prompt) {
 }
 
 std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
-                                Source<float>* source, const GenerationSettings& settings, const OnToken& on_token) {
+                                Source<float>* source, const GenerationSettings& settings, const OnToken& on_token,
+                                const std::function<bool()>& stop) {
   settings.Validate();
   if (prompts.empty()) return {};
   const SequenceConfig& config = decoder.config();
@@ -370,8 +372,8 @@ std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::ve
   }
   Require(settings.forced_first.value_or(0) >= 0 && settings.forced_last.value_or(0) >= 0,
           "generate: a token has no id below 0");
-  if (settings.beams == 1) return GenerateEach(decoder, prompts, source, settings, on_token);
-  std::vector<Generated> results = SearchBeams(decoder, prompts, source, settings);
+  if (settings.beams == 1) return GenerateEach(decoder, prompts, source, settings, on_token, stop);
+  std::vector<Generated> results = SearchBeams(decoder, prompts, source, settings, stop);
   for (size_t i = 0; i < results.size() && on_token; ++i) {
     for (const int32_t token : results[i].tokens) {
       if (!on_token(i, token)) return results;

@@ -52,9 +52,11 @@ using OnToken = std::function<bool(size_t text, int32_t token)>;
 
 /// A text for each prompt, none of which depends on the others. decoder: for prompts × beams sequences at least.
 /// source: what cross-attention reads, an entry for each prompt; entries of texts that have ended are dropped from it.
-/// A text also ends where the decoder has no room. Throws Error as Decoder::Start, and if logits are not finite.
+/// A text also ends where the decoder has no room. `stop` is asked before each pass of the decoder; once true, texts
+/// stay as they are, and those of a search that has not ended are empty. Throws Error as Decoder::Start, and if logits
+/// are not finite.
 std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,
-                                Source<float>* source, const GenerationSettings& settings,
-                                const OnToken& on_token = {});
+                                Source<float>* source, const GenerationSettings& settings, const OnToken& on_token = {},
+                                const std::function<bool()>& stop = {});
 
 }  // namespace qkv::model

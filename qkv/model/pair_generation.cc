@@ -74,7 +74,7 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
     for (size_t i = begin; i < end; ++i) {
       own.seeds.push_back(settings.seeds.empty() ? settings.sampling.seed + order[i] : settings.seeds[order[i]]);
     }
-    std::vector<Generated> texts = Generate(*lane.decoder, prompts, &lane.workspace.source, own);
+    std::vector<Generated> texts = Generate(*lane.decoder, prompts, &lane.workspace.source, own, {}, stop);
     for (size_t b = 0; b < texts.size(); ++b) results[order[begin + b]] = std::move(texts[b]);
     if (!progress) return;
     const std::lock_guard lock(mutex);

@@ -13,8 +13,9 @@
 namespace qkv::model {
 
 /// A text for each source, none of which depends on the others. sources: ids, 1 to the encoder's length each; start:
-/// the decoder's first token; together: sources of a batch. settings.seeds, if any, are of each source. `stop` is
-/// polled from any thread; once it returns true, the remaining texts stay empty. Throws Error that names the source if
+/// the decoder's first token; together: sources of a batch, which a thread writes; one batch alone is written on the
+/// calling thread. settings.seeds, if any, are of each source. `stop` is polled from any thread, before each batch and
+/// as Generate does; once it returns true, the remaining texts stay as they are. Throws Error that names the source if
 /// its length or an id is out of range, if the model is no pair, and as Generate.
 std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<const std::vector<int32_t>> sources,
                                            int32_t start, const GenerationSettings& settings, int64_t together = 16,

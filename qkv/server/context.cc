@@ -79,6 +79,11 @@ void Context::Compute(const TaskLabels& labels, const Call& call, const std::fun
   engine_.Compute(labels, work, is_short, call.cancelled);
 }
 
+void Context::NextStep(const Call& call) {
+  GiveWay();
+  if (call.cancelled()) throw Cancelled();
+}
+
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {
   if (bytes.empty()) BadRequest(where, "an image, got nothing");
   const Core core(cores_);

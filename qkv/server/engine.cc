@@ -92,9 +92,9 @@ std::vector<Engine::Entry*> Engine::Next(std::unique_lock<std::mutex>& lock, boo
   if (first() == queue_.end()) return {};
   const std::string key = (*first())->key;
   const auto together = [&] {
-    int64_t size = 0;
-    for (const Entry* entry : queue_) size += entry->key == key ? entry->task->size() : 0;
-    return size;
+    int64_t rows = 0;
+    for (const Entry* entry : queue_) rows += entry->key == key ? entry->task->rows() : 0;
+    return rows;
   };
   if (wait && !key.empty()) {
     const Clock::time_point until = (*first())->since + options_.most_delay;
@@ -106,14 +106,14 @@ std::vector<Engine::Entry*> Engine::Next(std::unique_lock<std::mutex>& lock, boo
   }
   std::vector<Entry*> batch = {*first()};
   queue_.erase(first());
-  int64_t size = batch[0]->task->size();
+  int64_t rows = batch[0]->task->rows();
   for (auto entry = queue_.begin(); !batch[0]->key.empty() && entry != queue_.end();) {
-    const bool fits = (*entry)->key == batch[0]->key && size + (*entry)->task->size() <= options_.most_together;
+    const bool fits = (*entry)->key == batch[0]->key && rows + (*entry)->task->rows() <= options_.most_together;
     if (!fits) {
       ++entry;
       continue;
     }
-    size += (*entry)->task->size();
+    rows += (*entry)->task->rows();
     batch.push_back(*entry);
     entry = queue_.erase(entry);
   }

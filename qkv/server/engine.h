@@ -32,6 +32,8 @@ class Task {
   virtual TaskLabels Labels() const { return {}; }
   /// Images or texts in it.
   virtual int64_t size() const { return 1; }
+  /// What it takes of a batch (EngineOptions::most_together).
+  virtual int64_t rows() const { return size(); }
   /// True while a long task, which gives way between its steps (Engine::GiveWay), lets this one go first.
   virtual bool is_short() const { return true; }
   /// Computes all of `batch`, which holds this task and others of its key, and leaves each result in its task. None may
@@ -40,7 +42,7 @@ class Task {
 };
 
 struct EngineOptions {
-  int64_t most_together = 32;                  // images or texts of one batch
+  int64_t most_together = 32;                  // images or texts of one batch, and beams of texts
   std::chrono::microseconds most_delay{2000};  // that a task waits for others of its key
   std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "qkv/app/language.h"
+#include "qkv/server/tasks.h"
 
 namespace qkv::server {
 namespace {
@@ -13,10 +14,12 @@ constexpr int64_t kMaxBeams = 64;
 // What JSON's numbers hold in every language.
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
 
-// False for one whose files are gone.
-bool IsOfTexts(const ModelStatus& status) {
+// By its files, without loading it. False for one whose files are gone.
+bool CanDo(Context& context, const ModelStatus& status, TextWork work) {
   try {
-    return app::IsLanguageModel(status.entry.path);
+    if (!app::IsLanguageModel(status.entry.path)) return false;
+    const std::shared_ptr<const ModelFacts> facts = context.models().Describe(status.entry.id);
+    return facts->writes_text() && facts->texts->encoder.has_value() == (work == TextWork::kRewrite);
   } catch (const Error&) {
     return false;
   }
@@ -24,15 +27,19 @@ bool IsOfTexts(const ModelStatus& status) {
 
 }  // namespace
 
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input,
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input, TextWork work,
                                                std::string_view usual) {
   std::string id = input.Text("model");
   if (id.empty()) {
     for (const ModelStatus& status : context.models().List()) {
-      if (!IsOfTexts(status)) continue;
+      if (!CanDo(context, status, work)) continue;
       if (id.empty() || status.entry.id == usual) id = status.entry.id;
     }
-    if (id.empty()) BadRequest("this server has no model of texts");
+    if (id.empty()) {
+      BadRequest(work == TextWork::kContinue ? "this server has no model that continues texts (GPT-2, Llama, Qwen)"
+                                             : "this server has no model that reads one text and writes another "
+                                               "(Marian, T5)");
+    }
   }
   auto model = context.ModelFor(call, id);
   if (model->language() == nullptr) {
@@ -64,6 +71,24 @@ FieldNames WithDecoding(FieldNames names) {
   names.insert(names.end(), {"max_tokens", "min_tokens", "beams", "length_penalty", "no_repeat_ngram",
                              "repetition_penalty", "temperature", "top_k", "top_p", "min_p", "seed"});
   return names;
+}
+
+std::vector<app::Written> WriteTexts(Context& context, const Call& call,
+                                     const std::shared_ptr<const LoadedModel>& model,
+                                     std::span<const std::string> texts, const app::WritingOptions& options) {
+  std::vector<app::Written> written;
+  const auto most =
+      static_cast<size_t>(std::max<int64_t>(1, context.config().batching.most_together / options.settings.beams));
+  for (size_t begin = 0; begin < texts.size(); begin += most) {
+    const std::span<const std::string> some = texts.subspan(begin, std::min(most, texts.size() - begin));
+    app::WritingOptions own = options;
+    own.settings.sampling.seed += begin;
+    own.together = context.config().batching.most_together;
+    WriteTask task(model, {some.begin(), some.end()}, own, call.cancelled, [&context] { context.GiveWay(); });
+    context.Compute(task, call);
+    written.insert(written.end(), task.written().begin(), task.written().end());
+  }
+  return written;
 }
 
 std::vector<std::string> StopsOf(const RequestInput& input) {

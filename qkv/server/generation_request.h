@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,9 +13,15 @@
 
 namespace qkv::server {
 
-/// The model that a request names, or else the first model of texts whose id is `usual`, or else the first of any id.
-/// Throws HttpError as Models::Get, and 400 if it is not one of texts.
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input,
+/// What is asked of a model of texts.
+enum class TextWork {
+  kContinue,  // a decoder
+  kRewrite,   // an encoder and a decoder that reads its tokens
+};
+
+/// The model that a request names, or else, of those that can do this, the one whose id is `usual`, or else the first.
+/// Throws HttpError as Models::Get, and 400 if the named one is not of texts, or none can do it.
+std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input, TextWork work,
                                                std::string_view usual);
 
 /// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
@@ -24,6 +31,13 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
 
 /// These names and those of the fields that SettingsOf reads.
 FieldNames WithDecoding(FieldNames names);
+
+/// What a decoder with a source writes of each text, in tasks whose texts × beams are those of one batch, so that
+/// others take their turn. The seed of the i-th is options.settings.sampling.seed + i. Throws as
+/// app::LanguageModel::Write, and Cancelled.
+std::vector<app::Written> WriteTexts(Context& context, const Call& call,
+                                     const std::shared_ptr<const LoadedModel>& model,
+                                     std::span<const std::string> texts, const app::WritingOptions& options);
 
 /// The field "stop": a text or a list. Throws HttpError 400 for more than 16, an empty one, and one of over 1,000
 /// bytes.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qkv/app/json_line.h"
+#include "qkv/explore/outdated_error.h"
 #include "qkv/io/json.h"
 #include "qkv/model/finite.h"
 
@@ -93,6 +94,7 @@ void BadRequest(const std::string& message) { throw HttpError(400, "invalid_requ
 HttpError AsHttpError(const Error& error) {
   if (const auto* const known = dynamic_cast<const HttpError*>(&error)) return *known;
   if (dynamic_cast<const model::AnswerError*>(&error) != nullptr) return {500, "model_error", error.what()};
+  if (dynamic_cast<const explore::OutdatedError*>(&error) != nullptr) return {503, "model_error", error.what()};
   return {400, "invalid_request_error", InFields(error.what())};
 }
 

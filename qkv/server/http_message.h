@@ -66,7 +66,8 @@ auto AsBadRequest(F&& f) {
   }
 }
 
-/// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, else 400.
+/// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, 503 for one
+/// whose files have changed, else 400.
 /// Options of the command line, which messages of qkv/app name, become fields: "layers" for "--layer".
 HttpError AsHttpError(const Error& error);
 

@@ -76,6 +76,7 @@ class Taker {
     InferData& data = *taken_;
     RequireDepth();
     if (value.is_string()) {
+      if (std::ssize(data.texts) == kMaxInferTexts) BadRequest("data", fmt::format("up to {} texts", kMaxInferTexts));
       data.texts.push_back(value.get_ref<const std::string&>());
     } else if (!value.is_number()) {
       data.fault = "neither numbers nor texts";

@@ -12,6 +12,9 @@
 
 namespace qkv::server {
 
+/// Texts of one tensor, and rows of ids.
+inline constexpr int64_t kMaxInferTexts = 2048;
+
 /// The elements of a list "data", which may be nested.
 struct InferData {
   std::vector<int64_t> integers;   // as long as all are whole numbers of 64 bits
@@ -31,7 +34,7 @@ struct InferJson {
 };
 
 /// Throws HttpError 400 for what is no JSON object, for more than kMaxValues values beside the tensors', and for more
-/// than four million of theirs.
+/// than four million of theirs or kMaxInferTexts texts of one.
 InferJson ParseInferJson(std::string_view text);
 
 }  // namespace qkv::server

@@ -100,11 +100,13 @@ void CopyNumbers(std::string_view bytes, std::vector<T>* to) {
   }
 }
 
-// Each element behind its length, of 32 bits.
-std::vector<std::string> SplitElements(std::string_view bytes, const std::string& what) {
+// Each element behind its length, of 32 bits. As many as the shape has.
+std::vector<std::string> SplitElements(std::string_view bytes, int64_t count, const std::string& what) {
+  if (count > kMaxInferTexts) BadRequest(what, fmt::format("up to {} texts", kMaxInferTexts));
   std::vector<std::string> elements;
   while (!bytes.empty()) {
     uint32_t length = 0;
+    if (std::ssize(elements) == count) BadRequest(what, fmt::format("{} elements, as the shape has", count));
     if (bytes.size() < sizeof(length)) BadRequest(what, "elements of BYTES behind their lengths of 4 bytes");
     std::memcpy(&length, bytes.data(), sizeof(length));
     bytes.remove_prefix(sizeof(length));
@@ -112,16 +114,14 @@ std::vector<std::string> SplitElements(std::string_view bytes, const std::string
     elements.emplace_back(bytes.substr(0, length));
     bytes.remove_prefix(length);
   }
+  if (std::ssize(elements) != count) BadRequest(what, fmt::format("{} elements, as the shape has", count));
   return elements;
 }
 
 void ReadBytes(std::string_view bytes, InferTensor* tensor, const std::string& what) {
   tensor->binary = true;
   if (tensor->datatype == "BYTES") {
-    tensor->texts = SplitElements(bytes, what);
-    if (std::ssize(tensor->texts) != tensor->shape.size()) {
-      BadRequest(what, fmt::format("{} elements, as the shape has", tensor->shape.size()));
-    }
+    tensor->texts = SplitElements(bytes, tensor->shape.size(), what);
     return;
   }
   const int64_t each = tensor->datatype == "INT64" ? 8 : 4;

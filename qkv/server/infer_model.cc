@@ -9,7 +9,7 @@
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/images.h"
-#include "qkv/server/tasks.h"
+#include "qkv/server/infer_json.h"
 #include "qkv/server/vectors.h"
 #include "qkv/simd/rows/elementwise.h"
 
@@ -128,6 +128,9 @@ class Inference {
       if (!fits) {
         BadRequest(FormatShown("input {}: expected {} of shape [{}], -1 for any number from 1, got {} of {}",
                                input.name, spec->datatype, fmt::join(spec->shape, ", "), input.datatype, input.shape));
+      }
+      if (input.name != "pixels" && input.shape[0] > kMaxInferTexts) {
+        BadRequest("input " + input.name, fmt::format("up to {} rows", kMaxInferTexts));
       }
       if (!inputs_.emplace(input.name, &input).second) BadRequest(FormatShown("input {} is there twice", input.name));
     }
@@ -267,13 +270,20 @@ class Inference {
       BadRequest("input attention_mask: expected the shape of input_ids");
     const model::TwoTowerModel& towers = *model_->towers();
     const int64_t B = ids.shape[0], D = towers.width();
+    const int64_t most = context_.config().batching.most_together;
     std::vector<std::vector<float>> rows;
-    context_.Compute({model_->id(), "texts"}, call_, [&] {
-      const View<const int64_t> masked =
-          mask == nullptr ? View<const int64_t>() : View<const int64_t>(mask->numbers.data(), mask->shape);
-      const Tensor<float> all = towers.TextEmbeds(View<const int64_t>(ids.numbers.data(), ids.shape), masked);
-      for (int64_t b = 0; b < B; ++b) rows.emplace_back(all.view().row(b), all.view().row(b) + D);
-    });
+    // A few at a time, as TextVectors does.
+    for (int64_t begin = 0; begin < B; begin += most) {
+      const auto some = [begin, end = std::min(begin + most, B)](const InferTensor& tensor) {
+        return View<const int64_t>(tensor.numbers.data(), tensor.shape).slice(0, begin, end);
+      };
+      context_.Compute({model_->id(), "texts"}, call_, [&] {
+        const Tensor<float> vectors =
+            towers.TextEmbeds(some(ids), mask == nullptr ? View<const int64_t>() : some(*mask));
+        for (int64_t b = 0; b < vectors.dim(0); ++b)
+          rows.emplace_back(vectors.view().row(b), vectors.view().row(b) + D);
+      });
+    }
     return rows;
   }
 
@@ -299,28 +309,40 @@ class Inference {
     return RequestInput(std::move(fields), WithDecoding({"prefix"}));
   }
 
+  // Before any is written, with the numbers that the client knows.
+  void RequireLengths(const std::vector<std::string>& texts, const std::string& prefix) const {
+    const app::LanguageModel& language = *model_->language();
+    const int64_t most = language.model().text_length();
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const int64_t tokens = language.CountTokens(prefix + texts[i]);
+      Require(tokens <= most, "input text: text {} has {} tokens, and the model reads {}", i + 1, tokens, most);
+    }
+  }
+
   InferTensor Write() {
     const std::vector<std::string> texts = Texts();
     const app::LanguageModel& language = *model_->language();
     const RequestInput options = Options();
     InferTensor output{.name = "generated_text", .datatype = "BYTES", .shape = {std::ssize(texts)}};
     if (language.model().has_encoder()) {
-      WriteTask task(model_, texts,
-                     {.prefix = options.Text("prefix"), .settings = SettingsOf(options, language.Settings())});
-      context_.Compute(task, call_);
-      for (const app::Written& written : task.written()) output.texts.push_back(written.text);
+      const app::WritingOptions writing{.prefix = options.Text("prefix"),
+                                        .settings = SettingsOf(options, language.Settings())};
+      context_.Compute({model_->id(), "tokens"}, call_, [&] { RequireLengths(texts, writing.prefix); });
+      for (const app::Written& written : WriteTexts(context_, call_, model_, texts, writing)) {
+        output.texts.push_back(written.text);
+      }
       return output;
     }
     for (const std::string& text : texts) {
       const auto continue_text = [&] {
         const model::GenerationSettings settings =
             SettingsOf(options, language.Settings(text.empty() ? 1 : language.CountTokens(text)));
-        const auto going_on = [&](std::string_view) {
-          context_.GiveWay();
-          return !call_.cancelled();
+        const auto take = [](std::string_view) { return true; };
+        const auto stop = [&] {
+          context_.NextStep(call_);
+          return false;
         };
-        output.texts.push_back(language.Continue(text, settings, going_on).text);
-        if (call_.cancelled()) throw Cancelled();
+        output.texts.push_back(language.Continue(text, settings, take, {}, stop).text);
       };
       context_.Compute({model_->id(), "generation"}, call_, continue_text, /*is_short=*/false);
     }

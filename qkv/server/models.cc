@@ -142,6 +142,7 @@ void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
     events.push_back({slot->entry.id, "failed", error});
   }
   Tell(events);
+  Dropped dropped;
   {
     const Lock lock(mutex_);
     const Clock::time_point now = Clock::now();
@@ -159,8 +160,9 @@ void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
     slot->attempt.reset();
     std::erase(loading_, slot);
     // It has left the list meanwhile: those who wait are the last that use it.
-    if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) DropModel(*slot);
+    if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) DropModel(*slot, dropped);
   }
+  dropped.clear();
   changed_.notify_all();
 }
 
@@ -176,10 +178,11 @@ std::shared_ptr<const LoadedModel> Models::LoadWithin(const std::shared_ptr<Slot
   auto model = std::make_shared<const LoadedModel>(
       slot->entry, [&](const std::string& note) { notes += (notes.empty() ? "" : "; ") + note; });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  Dropped dropped;
   Lock lock(mutex_);
   if (model->bytes() > slot->reserved) Reserve(*slot, model->bytes(), lock, events);
   const bool again = slot->model != nullptr;
-  DropModel(*slot);
+  DropModel(*slot, dropped);
   slot->model = model;
   slot->reserved = 0;
   slot->facts.reset();
@@ -199,7 +202,13 @@ void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
   const Clock::time_point until = Clock::now() + kWaitForRoom;
   slot.reserved = 0;
   while (BytesBeside(slot) + bytes > options_.memory) {
-    if (DropOldest(slot, /*own_model=*/true, events)) continue;
+    Dropped dropped;
+    if (DropOldest(slot, /*own_model=*/true, events, dropped)) {
+      lock.unlock();
+      dropped.clear();
+      lock.lock();
+      continue;
+    }
     const bool others_load = std::any_of(loading_.begin(), loading_.end(), [&](const auto& other) {
       return other.get() != &slot && other->reserved > 0;
     });
@@ -232,7 +241,7 @@ int64_t Models::BytesInUse() {
 }
 
 // Drops one thing that is not the slot's own, unless `own_model`. False if there is none. The caller holds the lock.
-bool Models::DropOldest(const Slot& slot, bool own_model, Events& events) {
+bool Models::DropOldest(const Slot& slot, bool own_model, Events& events, Dropped& dropped) {
   Slot *derived = nullptr, *model = nullptr, *own = nullptr;
   for (const std::shared_ptr<Slot>& other : slots_) {
     const auto older = [&](const Slot* oldest) { return oldest == nullptr || other->used < oldest->used; };
@@ -244,31 +253,29 @@ bool Models::DropOldest(const Slot& slot, bool own_model, Events& events) {
     if (other->model && !other->entry.at_start && older(model)) model = other.get();
   }
   if (derived != nullptr) {
-    DropDerived(*derived);
+    DropDerived(*derived, dropped);
     return true;
   }
   if (model == nullptr && own_model && own != nullptr && own->model) model = own;
   if (model == nullptr) return false;
-  DropModel(*model);
+  DropModel(*model, dropped);
   events.push_back({model->entry.id, "unloaded", "to make room for " + slot.entry.id});
   return true;
 }
 
 // What requests still use is counted until they end. The caller holds the lock.
-void Models::DropModel(Slot& slot) {
-  DropDerived(slot);
+void Models::DropModel(Slot& slot, Dropped& dropped) {
+  DropDerived(slot, dropped);
   if (!slot.model) return;
-  const Departed gone{slot.model, slot.model->bytes()};
-  slot.model.reset();
-  if (!gone.object.expired()) departed_.push_back(gone);
+  departed_.push_back({slot.model, slot.model->bytes()});
+  dropped.push_back(std::exchange(slot.model, nullptr));
 }
 
-void Models::DropDerived(Slot& slot) {
+void Models::DropDerived(Slot& slot, Dropped& dropped) {
   if (!slot.derived) return;
-  const Departed gone{slot.derived, slot.derived_bytes};
-  slot.derived.reset();
+  departed_.push_back({slot.derived, slot.derived_bytes});
+  dropped.push_back(std::exchange(slot.derived, nullptr));
   slot.derived_bytes = 0;
-  if (!gone.object.expired()) departed_.push_back(gone);
 }
 
 void Models::LoadAtStart() {
@@ -327,6 +334,7 @@ void Models::Replace(std::vector<ModelEntry> entries) {
         std::any_of(entries.begin(), entries.end(), [&](const ModelEntry& e) { return e.id == entry.id; });
     if (!taken) entries.push_back(entry);
   }
+  Dropped dropped;
   const Lock lock(mutex_);
   std::vector<std::shared_ptr<Slot>> slots;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -336,7 +344,7 @@ void Models::Replace(std::vector<ModelEntry> entries) {
     slots.push_back(same != slots_.end() ? *same : std::make_shared<Slot>(std::move(entries[i]), i < listed));
   }
   for (const std::shared_ptr<Slot>& slot : slots_) {
-    if (std::find(slots.begin(), slots.end(), slot) == slots.end()) DropModel(*slot);
+    if (std::find(slots.begin(), slots.end(), slot) == slots.end()) DropModel(*slot, dropped);
   }
   const bool first = slots_.empty();
   slots_ = std::move(slots);
@@ -347,6 +355,7 @@ void Models::Replace(std::vector<ModelEntry> entries) {
 }
 
 void Models::Unload(const std::string& id) {
+  Dropped dropped;
   {
     const Lock lock(mutex_);
     Slot& slot = *Find(id, /*listed_only=*/true);
@@ -355,7 +364,7 @@ void Models::Unload(const std::string& id) {
                       "model " + slot.entry.id + " stays loaded: its owner has set at_start");
     }
     if (!slot.model) return;
-    DropModel(slot);
+    DropModel(slot, dropped);
   }
   Tell({{id, "unloaded", "as a request asked"}});
 }
@@ -392,25 +401,33 @@ std::shared_ptr<const ModelFacts> Models::Describe(const std::string& id) {
 void Models::Keep(const LoadedModel& model, std::shared_ptr<void> derived, int64_t bytes) {
   Events events;
   bool fits = true;
+  Dropped dropped;
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     const auto found = std::find_if(slots_.begin(), slots_.end(),
                                     [&](const std::shared_ptr<Slot>& slot) { return slot->model.get() == &model; });
     if (found == slots_.end()) {  // it was unloaded meanwhile
       if (derived) departed_.push_back({derived, bytes});
       return;
     }
-    Slot& slot = **found;
-    if (slot.derived != derived) DropDerived(slot);
-    slot.derived = std::move(derived);
-    slot.derived_bytes = 0;
-    while (fits && bytes > 0 && BytesBeside(slot) + slot.reserved + bytes > options_.memory) {
-      fits = DropOldest(slot, /*own_model=*/false, events);
+    const std::shared_ptr<Slot> slot = *found;
+    if (slot->derived != derived) DropDerived(*slot, dropped);
+    const Departed kept{derived, bytes};
+    const void* const object = derived.get();
+    slot->derived = std::move(derived);
+    slot->derived_bytes = 0;
+    while (fits && bytes > 0 && BytesBeside(*slot) + slot->reserved + bytes > options_.memory) {
+      fits = DropOldest(*slot, /*own_model=*/false, events, dropped);
+      lock.unlock();
+      dropped.clear();
+      lock.lock();
     }
-    if (fits) {
-      slot.derived_bytes = bytes;
+    if (slot->derived.get() != object) {  // it was unloaded meanwhile
+      departed_.push_back(kept);
+    } else if (fits) {
+      slot->derived_bytes = bytes;
     } else {
-      DropDerived(slot);
+      DropDerived(*slot, dropped);
     }
   }
   Tell(events);

@@ -120,6 +120,7 @@ class Models final : public explore::ModelSource {
     std::string detail;
   };
   using Events = std::vector<Event>;
+  using Dropped = std::vector<std::shared_ptr<const void>>;  // freed without the lock, which takes a while
 
   std::shared_ptr<Slot> Find(const std::string& id, bool listed_only) const;
   std::shared_ptr<const LoadedModel> GetFrom(const std::shared_ptr<Slot>& slot, Lock& lock,
@@ -132,9 +133,9 @@ class Models final : public explore::ModelSource {
   void Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events);
   int64_t BytesBeside(const Slot& slot);
   int64_t BytesInUse();
-  bool DropOldest(const Slot& slot, bool own_model, Events& events);
-  void DropModel(Slot& slot);
-  void DropDerived(Slot& slot);
+  bool DropOldest(const Slot& slot, bool own_model, Events& events, Dropped& dropped);
+  void DropModel(Slot& slot, Dropped& dropped);
+  void DropDerived(Slot& slot, Dropped& dropped);
   void Tell(const Events& events) const;
   static ModelStatus StatusOf(const Slot& slot);
 

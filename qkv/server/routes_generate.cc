@@ -72,7 +72,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   const std::string prompt = PromptOf(input);
   const bool streams = input.Flag("stream");
   const std::vector<std::string> stops = StopsOf(input);
-  const auto model = TextModelOf(context, call, input, "");
+  const auto model = TextModelOf(context, call, input, TextWork::kContinue, "");
   const app::LanguageModel& language = *model->language();
   const bool continues = language.model().has_decoder() && !language.model().has_encoder();
   if (!continues) {
@@ -88,14 +88,18 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
       return !streams || text.empty() || stream.Send(AnswerOf(form, call.request().id, model->id(), text, nullptr));
     };
     bool taken = true;
+    const auto take = [&](std::string_view piece) {
+      taken = show(scanner.Add(piece));
+      if (streams) call.renew();
+      return taken && !scanner.stopped();
+    };
+    const auto stop = [&] {
+      context.NextStep(call);
+      return false;
+    };
     const app::Written written =
-        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), [&](std::string_view piece) {
-          taken = show(scanner.Add(piece));
-          context.GiveWay();
-          if (streams) call.renew();
-          return taken && !scanner.stopped() && !call.cancelled();
-        });
-    if (!taken || (call.cancelled() && !written.ended && !scanner.stopped())) throw Cancelled();
+        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), take, {}, stop);
+    if (!taken) throw Cancelled();
     if (!scanner.stopped()) show(scanner.Rest());
     c.finish = written.ended || scanner.stopped() ? "stop" : "length";
     c.prompt_tokens = written.source_tokens, c.tokens = written.tokens;

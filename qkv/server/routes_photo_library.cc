@@ -18,10 +18,20 @@ void RequireSearch(const LibraryTask& task) {
                   task.task, task.type));
 }
 
+// The model of a task, which gives photos and words vectors of one space.
+std::shared_ptr<const LoadedModel> SearchModel(Context& context, Call& call, const LibraryTask& task) {
+  auto model = context.ModelFor(call, task.model);
+  if (model->towers() != nullptr) return model;
+  throw HttpError(422, "invalid_request_error",
+                  FormatShown("clip: model {} gives no vectors that photos and words share; choose CLIP or SigLIP in "
+                              "immich's settings",
+                              model->id()));
+}
+
 HttpResponse Predict(Context& context, Call& call) {
   const LibraryRequest request = ParseLibraryRequest(call.request());
   for (const LibraryTask& task : request.tasks) RequireSearch(task);
-  if (!request.tasks.empty()) context.ModelFor(call, request.tasks[0].model);  // before its image takes memory
+  if (!request.tasks.empty()) SearchModel(context, call, request.tasks[0]);  // before its image takes memory
   io::Json answer = io::Json::object();
   image::Image photo;
   if (request.image) {
@@ -34,7 +44,7 @@ HttpResponse Predict(Context& context, Call& call) {
     if (visual != request.image.has_value()) {
       BadRequest(visual ? "clip (visual): expected a field image" : "clip (textual): expected a field text");
     }
-    const auto model = context.ModelFor(call, task.model);
+    const auto model = SearchModel(context, call, task);
     std::vector<std::vector<float>> vectors;
     if (visual) {
       std::vector<Tensor<float>> pixels;

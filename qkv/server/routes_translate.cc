@@ -1,6 +1,4 @@
 // /v1/translate and /v1/summarize: texts to texts, by an encoder and a decoder that reads its tokens.
-#include <algorithm>
-#include <span>
 
 #include "qkv/app/cross_rule.h"
 #include "qkv/app/json_line.h"
@@ -9,7 +7,6 @@
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"
-#include "qkv/server/tasks.h"
 
 namespace qkv::server {
 namespace {
@@ -29,7 +26,8 @@ Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input
   if (r.texts.empty() || r.texts.size() > kMaxSources) {
     BadRequest("text: expected a text, or a list of 1 to 2,048 texts");
   }
-  r.model = TextModelOf(context, call, input, task == "translate" ? app::kTranslator : app::kSummarizer);
+  r.model =
+      TextModelOf(context, call, input, TextWork::kRewrite, task == "translate" ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
   if (!language.model().has_decoder() || !language.model().has_encoder()) {
     BadRequest(
@@ -42,7 +40,6 @@ Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input
   if (input.Has("cross_weights")) {
     r.options.settings.cross = app::ParseCrossWeights(input.Text("cross_weights"), "cross_weights");
   }
-  r.options.together = context.config().batching.most_together;
   r.cut = input.Flag("cut");
   return r;
 }
@@ -53,23 +50,12 @@ io::Json TextJson(size_t index, const app::Written& written) {
           {"tokens", written.tokens}, {"finish_reason", written.ended ? "stop" : "length"}};
 }
 
-// Answers to all texts. So many at a time as one batch has, so that others take their turn.
+// Answers to all texts.
 std::vector<app::Written> WriteAll(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
   app::Pieces pieces;
   context.Compute({r.model->id(), "tokens"}, call,
                   [&] { pieces = app::CutTexts(r.texts, *r.model->language(), r.options.prefix, r.cut, task); });
-  std::vector<app::Written> written;
-  const auto most = static_cast<size_t>(std::max<int64_t>(1, context.config().batching.most_together));
-  for (size_t begin = 0; begin < pieces.texts.size(); begin += most) {
-    const std::span<const std::string> some =
-        std::span<const std::string>(pieces.texts).subspan(begin, std::min(most, pieces.texts.size() - begin));
-    app::WritingOptions options = r.options;
-    options.settings.sampling.seed += begin;
-    WriteTask write(r.model, {some.begin(), some.end()}, options);
-    context.Compute(write, call);
-    written.insert(written.end(), write.written().begin(), write.written().end());
-  }
-  return app::JoinPieces(pieces, written);
+  return app::JoinPieces(pieces, WriteTexts(context, call, r.model, pieces.texts, r.options));
 }
 
 HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
@@ -93,19 +79,23 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
   for (size_t i = 0; i < r.texts.size(); ++i) {
     app::WritingOptions options = r.options;
     options.settings.sampling.seed += i;
+    options.stop = [&] {
+      context.NextStep(call);
+      return false;
+    };
     app::Written written;
+    bool taken = true;
     context.Compute(
         {r.model->id(), "writing"}, call,
         [&] {
           written = r.model->language()->WriteOne(r.texts[i], options, [&](std::string_view piece) {
-            const bool taken = stream.Send({{"index", i}, {"text", piece}});
-            context.GiveWay();
+            taken = stream.Send({{"index", i}, {"text", piece}});
             call.renew();
-            return taken && !call.cancelled();
+            return taken;
           });
         },
         /*is_short=*/false);
-    if (call.cancelled() && !written.ended) throw Cancelled();
+    if (!taken) throw Cancelled();
     context.metrics().CountTokens(r.model->id(), written.source_tokens, written.tokens);
     io::Json end = TextJson(i, written);
     end["object"] = "text";

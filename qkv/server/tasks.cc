@@ -162,8 +162,16 @@ void EmbedTask::Run(std::span<Task* const> batch) {
 }
 
 WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts,
-                     app::WritingOptions options)
-    : model_(std::move(model)), texts_(std::move(texts)), options_(std::move(options)) {}
+                     app::WritingOptions options, std::function<bool()> cancelled, std::function<void()> give_way)
+    : model_(std::move(model)),
+      texts_(std::move(texts)),
+      options_(std::move(options)),
+      cancelled_(std::move(cancelled)),
+      give_way_(std::move(give_way)) {
+  // More than the decoder has positions for is never written.
+  int64_t& most = options_.settings.max_tokens;
+  most = std::min(most, model_->language()->model().decoder().config().length);
+}
 
 // Texts that are drawn have seeds by their places, so they are not mixed with others.
 std::string WriteTask::Key() const {
@@ -182,11 +190,24 @@ bool WriteTask::is_short() const {
 }
 
 void WriteTask::Run(std::span<Task* const> batch) {
+  const std::vector<WriteTask*> tasks = As<WriteTask>(batch);
   std::vector<std::string> texts;
-  for (WriteTask* task : As<WriteTask>(batch)) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
-  std::vector<app::Written> all = model_->language()->Write(texts, options_);
+  for (WriteTask* task : tasks) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
+  const bool is_long = std::any_of(tasks.begin(), tasks.end(), [](const WriteTask* task) { return !task->is_short(); });
+  bool stopped = false;
+  app::WritingOptions options = options_;
+  // Together, so that the steps are on this thread, which may compute others' tasks.
+  options.together = std::max(options.together, std::ssize(texts));
+  options.stop = [&] {
+    if (is_long && give_way_) give_way_();
+    stopped = std::all_of(tasks.begin(), tasks.end(),
+                          [](const WriteTask* task) { return task->cancelled_ && task->cancelled_(); });
+    return stopped;
+  };
+  std::vector<app::Written> all = model_->language()->Write(texts, options);
+  if (stopped) throw Cancelled();
   auto next = all.begin();
-  for (WriteTask* task : As<WriteTask>(batch)) {
+  for (WriteTask* task : tasks) {
     task->written_.assign(std::make_move_iterator(next), std::make_move_iterator(next + task->size()));
     next += task->size();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,15 +61,18 @@ class EmbedTask final : public Task {
   Tensor<float> vectors_;
 };
 
-/// Texts that a decoder with a source writes.
+/// Texts that a decoder with a source writes. It ends with Cancelled once no caller of its batch waits any more.
 class WriteTask final : public Task {
  public:
-  WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts, app::WritingOptions options);
+  /// cancelled: of the caller, asked from any thread. give_way: called between the steps of a task that is not short.
+  WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts, app::WritingOptions options,
+            std::function<bool()> cancelled = {}, std::function<void()> give_way = {});
 
   std::string Key() const override;
   TaskLabels Labels() const override { return {model_->id(), "writing"}; }
   int64_t size() const override { return std::ssize(texts_); }
-  /// By its cost: it cannot be cancelled, and a text that is written token by token stands still meanwhile.
+  int64_t rows() const override { return size() * options_.settings.beams; }
+  /// By its cost: a text that is written token by token stands still meanwhile.
   bool is_short() const override;
   void Run(std::span<Task* const> batch) override;
 
@@ -77,7 +81,9 @@ class WriteTask final : public Task {
  private:
   std::shared_ptr<const LoadedModel> model_;
   const std::vector<std::string> texts_;
-  const app::WritingOptions options_;
+  app::WritingOptions options_;
+  const std::function<bool()> cancelled_;
+  const std::function<void()> give_way_;
   std::vector<app::Written> written_;
 };
 

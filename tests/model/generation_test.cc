@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "qkv/io/safetensors.h"
+#include "qkv/model/pair_generation.h"
 #include "qkv/model/text_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/goldens.h"
@@ -54,12 +57,13 @@ class GenerationGolden : public testing::TestWithParam<std::string> {
   }
 
   // Texts of those at `which`, decoded together.
-  std::vector<Generated> Write(const GenerationSettings& settings, const std::vector<size_t>& which) {
+  std::vector<Generated> Write(const GenerationSettings& settings, const std::vector<size_t>& which,
+                               const std::function<bool()>& stop = {}) {
     std::vector<std::vector<int32_t>> prompts;
     for (const size_t i : which) prompts.push_back(texts_[i]);
     const auto B = std::ssize(prompts);
     Decoder<float> decoder(model_.decoder(), B * settings.beams);
-    if (!model_.has_encoder()) return Generate(decoder, prompts, nullptr, settings);
+    if (!model_.has_encoder()) return Generate(decoder, prompts, nullptr, settings, {}, stop);
     size_t N = 0;
     for (const auto& prompt : prompts) N = std::max(N, prompt.size());
     Tensor<int32_t> ids({B, static_cast<int64_t>(N)});
@@ -72,7 +76,7 @@ class GenerationGolden : public testing::TestWithParam<std::string> {
     TextWorkspace workspace;
     model_.ReadSource({.ids = ids, .mask = mask}, workspace);
     const std::vector<std::vector<int32_t>> starts(prompts.size(), {*model_.description().generation.start});
-    return Generate(decoder, starts, &workspace.source, settings);
+    return Generate(decoder, starts, &workspace.source, settings, {}, stop);
   }
 
   void Compare(const std::string& name, const GenerationSettings& settings) {
@@ -120,6 +124,42 @@ TEST_P(GenerationGolden, DrawsTheSameTextsTogetherAsAlone) {
   ++settings.sampling.seed;
   EXPECT_EQ(Write(settings, {1})[0].tokens, together[1].tokens);
   EXPECT_NE(Write(settings, {0})[0].tokens, together[0].tokens);
+}
+
+TEST_P(GenerationGolden, StopsBetweenTwoTokens) {
+  GenerationSettings settings = Settings();
+  settings.min_tokens = 12;
+  const std::vector<Generated> whole = Write(settings, {0, 1});
+  int asked = 0;
+  const auto stop = [&] { return ++asked > 4; };  // before the first token and after each
+  const std::vector<Generated> cut = Write(settings, {0, 1}, stop);
+  EXPECT_EQ(asked, 5);
+  for (size_t i = 0; i < cut.size(); ++i) {
+    const std::vector<int32_t>& all = whole[i].tokens;
+    EXPECT_EQ(cut[i].tokens, std::vector<int32_t>(all.begin(), all.begin() + 4));
+    EXPECT_FALSE(cut[i].ended);
+  }
+  settings.beams = 3, asked = 0;
+  for (const Generated& text : Write(settings, {0, 1}, stop)) EXPECT_TRUE(text.tokens.empty());
+  EXPECT_EQ(asked, 5);
+}
+
+// One batch alone: on the calling thread, asked at each token.
+TEST(GenerateFromSourcesTest, StopsBetweenTwoTokens) {
+  const TextModel model = TextModel::Load(TextGoldenFolder("marian"));
+  const std::vector<std::vector<int32_t>> sources(3, {1, 2, 3});
+  GenerationSettings settings = SettingsOf(model.description().generation, 1);
+  settings.max_tokens = settings.min_tokens = 40;
+  const auto caller = std::this_thread::get_id();
+  for (const int64_t beams : {1, 4}) {
+    settings.beams = beams;
+    int asked = 0;
+    GenerateFromSources(model, sources, 0, settings, 3, [&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      return ++asked > 6;
+    });
+    EXPECT_EQ(asked, 7);
+  }
 }
 
 TEST(GenerationSettingsTest, AreRead) {

@@ -79,6 +79,33 @@ TEST(Engine, ComputesWaitingTasksTogether) {
   EXPECT_EQ(engine.waiting(), 0);
 }
 
+TEST(Engine, CountsTheRowsOfTasks) {
+  class Wide final : public Task {
+   public:
+    explicit Wide(std::vector<size_t>* batches) : batches_(batches) {}
+    std::string Key() const override { return "wide"; }
+    int64_t rows() const override { return 4; }
+    void Run(std::span<Task* const> batch) override { batches_->push_back(batch.size()); }
+
+   private:
+    std::vector<size_t>* const batches_;
+  };
+  std::vector<size_t> batches;
+  Engine engine({.most_together = 8}, {});
+  Gate gate(engine);
+  std::vector<std::future<void>> results;
+  for (int i = 0; i < 3; ++i) {
+    results.push_back(std::async(std::launch::async, [&] {
+      Wide task(&batches);
+      engine.Compute(task, kNever);
+    }));
+  }
+  AwaitWaiting(engine, 3);
+  gate.Open();
+  for (std::future<void>& result : results) result.get();
+  EXPECT_EQ(batches, (std::vector<size_t>{2, 1}));
+}
+
 TEST(Engine, OneFailureIsItsOwn) {
   std::vector<size_t> batches;
   Engine engine({}, {});

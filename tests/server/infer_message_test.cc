@@ -82,6 +82,25 @@ TEST(InferMessage, ReadsBytes) {
   EXPECT_EQ(ParseInferRequest(raw).raw, "image");
 }
 
+TEST(InferMessage, LimitsTexts) {
+  const auto json = [](int count) {
+    std::string data = "\"\"";
+    for (int i = 1; i < count; ++i) data += ",\"\"";
+    return Request(Input("BYTES", fmt::format("[{}]", count), "\"data\": [" + data + "]"));
+  };
+  const auto bytes = [](const std::string& shape, size_t count) {
+    const std::string texts(4 * count, '\0');
+    return Request(Input("BYTES", shape, fmt::format("\"parameters\": {{\"binary_data_size\": {}}}", texts.size())),
+                   texts, true);
+  };
+  EXPECT_EQ(ParseInferRequest(json(2048)).inputs[0].texts.size(), 2048u);
+  EXPECT_EQ(ParseInferRequest(bytes("[2048]", 2048)).inputs[0].texts.size(), 2048u);
+  const auto said = [](const HttpRequest& request) { return ErrorMessage([&] { ParseInferRequest(request); }); };
+  EXPECT_NE(said(json(2049)).find("up to 2048 texts"), std::string::npos);
+  EXPECT_NE(said(bytes("[15000000]", 15'000'000)).find("up to 2048 texts"), std::string::npos);
+  EXPECT_NE(said(bytes("[2]", 15'000'000)).find("2 elements"), std::string::npos);
+}
+
 TEST(InferMessage, RefusesWhatDoesNotFit) {
   for (const std::string& json :
        {std::string("{}"), std::string(R"({"inputs": []})"), std::string(R"({"inputs": [7]})"),

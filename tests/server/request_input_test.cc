@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "qkv/explore/outdated_error.h"
 #include "qkv/model/finite.h"
 #include "qkv/report/base64.h"
 #include "tests/support/errors.h"
@@ -147,6 +148,7 @@ TEST(Errors, AreInTheWordsOfRequests) {
   EXPECT_EQ(AsHttpError(Error("x")).status(), 400);
   EXPECT_EQ(AsHttpError(HttpError(413, "t", "--layer")).status(), 413);
   EXPECT_EQ(AsHttpError(model::AnswerError("NaN")).status(), 500);
+  EXPECT_EQ(AsHttpError(explore::OutdatedError("its files have changed")).status(), 503);
 }
 
 TEST(Target, IsDecoded) {

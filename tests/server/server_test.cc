@@ -207,6 +207,129 @@ TEST(Server, LimitsTheSilenceOfAStream) {
   EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body.substr(answer.body.size() - 200);
 }
 
+std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+
+// Texts that would take minutes.
+class LongTexts : public testing::Test {
+ protected:
+  static ServerConfig Config(double request_seconds) {
+    ServerConfig config;
+    config.request_seconds = request_seconds;
+    config.drain_seconds = 0.2;
+    config.models = {{.id = "digits"}, {.id = "t5", .path = Golden("tasks/t5")}};
+    return config;
+  }
+  static std::string Post(const char* path, const io::Json& fields) {
+    io::Json json = {{"model", "t5"}, {"beams", 64}, {"max_tokens", 3000}, {"min_tokens", 3000}};
+    json.update(fields);
+    return PostJson(path, json);
+  }
+  static std::string Translate() { return Post("/v1/translate", {{"text", Texts(32)}}); }
+  static std::vector<std::string> Texts(int count) {
+    return std::vector<std::string>(static_cast<size_t>(count), "The house is green.");
+  }
+};
+
+TEST_F(LongTexts, EndWithTheirTimeAndHoldNobodyUp) {
+  const RunningServer running(Config(0.5));
+  running.Call(Classify());  // loads the model
+  const io::Json tensor = {{"name", "text"}, {"datatype", "BYTES"}, {"shape", {3}}, {"data", Texts(3)}};
+  const io::Json infer = {{"inputs", {tensor}},
+                          {"parameters", {{"beams", 64}, {"max_tokens", 3000}, {"min_tokens", 3000}}}};
+  int answered = 0;
+  for (const std::string& request :
+       {Translate(), Post("/v1/translate", {{"text", Texts(2)}, {"stream", true}}),
+        Post("/v1/attention", {{"text", "The house is green."}}), PostJson("/v2/models/t5/infer", infer)}) {
+    Client client(running.port());
+    client.Send(request);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    answered += running.Call(Classify()).status == 200;
+    const Answer answer = client.Read();
+    EXPECT_EQ(answer.status, 503) << request << answer.body;
+  }
+  EXPECT_GE(answered, 1) << "a busy machine may miss half a second at times";
+}
+
+TEST_F(LongTexts, EndWithTheirClientAndWithTheServer) {
+  RunningServer running(Config(60));
+  {
+    Client client(running.port());
+    client.Send(Translate());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  std::string metrics;
+  for (int i = 0; i < 200 && metrics.find("\nqkv_active_requests 0\n") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    metrics = running.Call(Get("/metrics")).body;
+  }
+  EXPECT_NE(metrics.find("\nqkv_active_requests 0\n"), std::string::npos);
+  Client client(running.port());
+  client.Send(Translate());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto start = std::chrono::steady_clock::now();
+  running.End();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(Server, ChoosesAModelThatCanDoIt) {
+  ServerConfig config;
+  config.models = {{.id = "digits"},
+                   {.id = "bert", .path = Golden("tasks/bert")},
+                   {.id = "t5", .path = Golden("tasks/t5")},
+                   {.id = "gpt2", .path = Golden("tasks/gpt2")}};
+  const auto model = [&](const RunningServer& running, std::string_view path, const char* field) {
+    const Answer answer = running.Call(PostJson(path, {{field, "Once"}, {"max_tokens", 1}}));
+    return answer.status == 200 ? io::Json::parse(answer.body)["model"].get<std::string>() : answer.body;
+  };
+  {
+    const RunningServer running(config);
+    EXPECT_EQ(model(running, "/v1/translate", "text"), "t5");
+    EXPECT_EQ(model(running, "/v1/summarize", "text"), "t5");
+    EXPECT_EQ(model(running, "/v1/generate", "prompt"), "gpt2");
+    EXPECT_EQ(model(running, "/v1/completions", "prompt"), "gpt2");
+  }
+  config.models.resize(2);
+  const RunningServer running(config);
+  EXPECT_NE(model(running, "/v1/translate", "text").find("no model that reads one text"), std::string::npos);
+  EXPECT_NE(model(running, "/v1/generate", "prompt").find("no model that continues"), std::string::npos);
+}
+
+// In as many tasks as it takes, and as many as other routes take.
+TEST(Server, InfersIdsAFewAtATime) {
+  ServerConfig config;
+  config.models = {{.id = "clip", .path = Golden("towers/clip")}};
+  const auto vectors = [&](int64_t rows) {
+    const RunningServer running(config);
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < 4 * rows; ++i) ids.push_back(1 + i % 50);
+    const io::Json one = {{"name", "input_ids"}, {"datatype", "INT64"}, {"shape", {rows, 4}}, {"data", ids}};
+    const Answer answer = running.Call(PostJson("/v2/models/clip/infer", {{"inputs", {one}}}));
+    const io::Json json = io::Json::parse(answer.body);
+    return answer.status == 200 ? json["outputs"][0]["data"] : json["error"];
+  };
+  const io::Json together = vectors(7);
+  ASSERT_TRUE(together.is_array()) << together;
+  config.batching.most_together = 2;
+  EXPECT_EQ(vectors(7), together);
+  EXPECT_NE(vectors(2049).dump().find("up to 2048 rows"), std::string::npos);
+}
+
+TEST(Server, SearchesPhotosByTwoTowersAlone) {
+  RunningServer running;
+  const auto predict = [&](const std::string& model) {
+    const std::string entries = R"({"clip": {"textual": {"modelName": ")" + model + R"("}}})";
+    const std::string body = "--b\r\nContent-Disposition: form-data; name=\"entries\"\r\n\r\n" + entries +
+                             "\r\n--b\r\nContent-Disposition: form-data; name=\"text\"\r\n\r\na cat\r\n--b--\r\n";
+    return running.Call(
+        fmt::format("POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+                    "Content-Length: {}\r\n\r\n{}",
+                    body.size(), body));
+  };
+  const Answer answer = predict("digits");
+  EXPECT_EQ(answer.status, 422) << answer.body;
+  EXPECT_NE(answer.body.find("CLIP or SigLIP"), std::string::npos);
+}
+
 TEST(Server, IsThereWhileModelsAreLoaded) {
   ServerConfig config;
   config.models = {{.id = "digits", .at_start = true}};

@@ -36,8 +36,56 @@ TEST(WriteTask, IsShortByItsCost) {
     return WriteTask(model, {"The house is green."}, options).is_short();
   };
   EXPECT_TRUE(is_short(50, 4));
-  EXPECT_FALSE(is_short(1'000'000, 1));
-  EXPECT_FALSE(is_short(100'000, 64));
+  // No more than the decoder's 8,192 positions.
+  EXPECT_TRUE(is_short(1'000'000, 1));
+  EXPECT_FALSE(is_short(1'000'000, 64));
+}
+
+class Writing : public testing::Test {
+ protected:
+  using Asked = std::function<bool()>;
+
+  static app::WritingOptions Options(int64_t tokens, int64_t beams) {
+    app::WritingOptions options;
+    options.settings.max_tokens = options.settings.min_tokens = tokens;
+    options.settings.beams = beams;
+    options.settings.ends = {1};
+    return options;
+  }
+  WriteTask Task(const app::WritingOptions& options, Asked cancelled) {
+    return WriteTask(model_, {"The house is green.", "Yes."}, options, std::move(cancelled), [this] { ++gave_way_; });
+  }
+
+  const std::shared_ptr<const LoadedModel> model_ = std::make_shared<const LoadedModel>(
+      ModelEntry{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()}, app::Note());
+  int gave_way_ = 0;
+};
+
+TEST_F(Writing, EndsWhenNobodyWaits) {
+  for (const int64_t beams : {1, 64}) {
+    int asked = 0;
+    WriteTask task = Task(Options(1'000'000, beams), [&] { return ++asked > 5; });
+    qkv::server::Task* const batch[] = {&task};
+    gave_way_ = 0;
+    EXPECT_THROW(task.Run(batch), Cancelled);
+    EXPECT_LE(asked, 8);
+    EXPECT_EQ(gave_way_, beams > 1 ? asked : 0) << "only a long one gives way";
+  }
+}
+
+TEST_F(Writing, GoesOnForOneWhoWaits) {
+  WriteTask gone = Task(Options(20, 2), [] { return true; }), waits = Task(Options(20, 2), [] { return false; }),
+            alone = Task(Options(20, 2), {});
+  EXPECT_EQ(gone.Key(), waits.Key());
+  EXPECT_EQ(gone.rows(), 4);
+  qkv::server::Task* const batch[] = {&gone, &waits};
+  gone.Run(batch);
+  qkv::server::Task* const one[] = {&alone};
+  alone.Run(one);
+  ASSERT_EQ(waits.written().size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(waits.written()[i].text, alone.written()[i].text);
+  qkv::server::Task* const cancelled[] = {&gone};
+  EXPECT_THROW(gone.Run(cancelled), Cancelled);
 }
 
 TEST(ServerTasks, ScratchIsKeptWithinABound) {
