@@ -116,7 +116,7 @@ export function HeatTable({
                         tabIndex={r === stopRow && c === stopColumn ? 0 : -1}
                         onFocus={() => setStop([r, c])}
                         aria-pressed={on}
-                        aria-label={`${name}, ${column}: ${value === null ? "not known yet" : `${text(value)}${note?.(r, c) ? ` ${note(r, c)}` : ""}${unit && ` ${unit}`}`}. ${action ?? ""}`}
+                        aria-label={`${name}, ${column}: ${value === null ? "not known yet" : `${text(value)}${crosses && on ? " out" : note?.(r, c) ? ` ${note(r, c)}` : ""}${unit && ` ${unit}`}`}. ${action ?? ""}`}
                         onClick={() => onPick(r, c)}
                       >
                         {inside}
