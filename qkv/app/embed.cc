@@ -30,18 +30,6 @@ void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) 
 
 }  // namespace
 
-Pooling ParsePooling(std::string_view name, std::string_view option) {
-  constexpr std::array<std::pair<std::string_view, Pooling>, 5> kNames = {{{"model", Pooling::kModel},
-                                                                           {"cls", Pooling::kClassToken},
-                                                                           {"mean", Pooling::kMean},
-                                                                           {"cls+mean", Pooling::kClassTokenAndMean},
-                                                                           {"tokens", Pooling::kTokens}}};
-  for (const auto& [known, pooling] : kNames) {
-    if (name == known) return pooling;
-  }
-  Fail("{}: expected model, cls, mean, cls+mean or tokens, got \"{}\"", option, name);
-}
-
 io::Json ToJson(const Embedding& embedding) {
   io::Json json = {{"path", embedding.path}};
   if (embedding.shape.rank() == 1) {
