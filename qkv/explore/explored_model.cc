@@ -13,22 +13,9 @@
 #include "qkv/inspect/weights.h"
 
 namespace qkv::explore {
-namespace {
-
-template <typename T>
-int64_t BytesOf(const Tensor<T>& tensor) {
-  return tensor.size() * static_cast<int64_t>(sizeof(T));
-}
-
-int64_t BytesOf(const model::Workspace<float>& workspace) {
-  return static_cast<int64_t>(workspace.arena.peak_bytes()) + BytesOf(workspace.positions) +
-         BytesOf(workspace.block_positions) + BytesOf(workspace.relative_biases) + BytesOf(workspace.places);
-}
-
-}  // namespace
 
 int64_t DerivedState::bytes() const {
-  int64_t bytes = BytesOf(workspace) + static_cast<int64_t>(open_workspace.network.peak_bytes());
+  int64_t bytes = workspace.bytes() + static_cast<int64_t>(open_workspace.network.peak_bytes());
   if (open) bytes += open->bytes();
   return bytes;
 }

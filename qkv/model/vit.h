@@ -54,6 +54,12 @@ struct Workspace {
   Tensor<T> places;                             // [depth, 2, H, N, r], for positional attention kinds
   std::vector<nn::RotaryTable> rotary;          // of another grid than the trained one
   std::vector<nn::RotaryTable> waiting_rotary;  // likewise, for blocks in which query tokens wait
+
+  /// What the arena and the tensors take.
+  int64_t bytes() const {
+    const int64_t elements = positions.size() + block_positions.size() + relative_biases.size() + places.size();
+    return static_cast<int64_t>(arena.peak_bytes()) + elements * static_cast<int64_t>(sizeof(T));
+  }
 };
 
 /// How layers are built from a checkpoint. The savings are exact up to rounding; each can be switched off to measure

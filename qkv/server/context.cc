@@ -79,9 +79,12 @@ void Context::Compute(const TaskLabels& labels, const Call& call, const std::fun
   engine_.Compute(labels, work, is_short, call.cancelled);
 }
 
-void Context::NextStep(const Call& call) {
-  GiveWay();
-  if (call.cancelled()) throw Cancelled();
+std::function<bool()> Context::StepsOf(const Call& call) {
+  return [this, &call] {
+    GiveWay();
+    if (call.cancelled()) throw Cancelled();
+    return false;
+  };
 }
 
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {

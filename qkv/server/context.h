@@ -33,8 +33,9 @@ class Context {
   /// The same for a function, alone. A long one calls GiveWay between its steps.
   void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short = true);
   void GiveWay() { engine_.GiveWay(); }
-  /// Between two steps of a long task: gives way. Throws Cancelled if the call is cancelled.
-  void NextStep(const Call& call);
+  /// For a long task to call between its steps: gives way, and throws Cancelled if the call is cancelled; else false,
+  /// go on. The call must outlive it.
+  std::function<bool()> StepsOf(const Call& call);
 
   /// An image of a request, on this thread alone; as many at a time as there are cores. `where` is its name in errors.
   /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.

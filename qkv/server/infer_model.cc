@@ -338,11 +338,7 @@ class Inference {
         const model::GenerationSettings settings =
             SettingsOf(options, language.Settings(text.empty() ? 1 : language.CountTokens(text)));
         const auto take = [](std::string_view) { return true; };
-        const auto stop = [&] {
-          context_.NextStep(call_);
-          return false;
-        };
-        output.texts.push_back(language.Continue(text, settings, take, {}, stop).text);
+        output.texts.push_back(language.Continue(text, settings, take, {}, context_.StepsOf(call_)).text);
       };
       context_.Compute({model_->id(), "generation"}, call_, continue_text, /*is_short=*/false);
     }

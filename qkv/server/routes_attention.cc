@@ -122,10 +122,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   if (input.Has("part")) request.part = app::ParsePart(input.Text("part"), "part");
   const bool writes = language.model().has_decoder() && language.model().has_encoder();
   if (input.Has("target")) request.target = input.Text("target");
-  request.stop = [&] {
-    context.NextStep(call);
-    return false;
-  };
+  request.stop = context.StepsOf(call);
   const app::TextAttender attender(language, std::move(request));
   app::TextAttention attention;
   context.Compute(

@@ -93,12 +93,8 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
       if (streams) call.renew();
       return taken && !scanner.stopped();
     };
-    const auto stop = [&] {
-      context.NextStep(call);
-      return false;
-    };
     const app::Written written =
-        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), take, {}, stop);
+        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), take, {}, context.StepsOf(call));
     if (!taken) throw Cancelled();
     if (!scanner.stopped()) show(scanner.Rest());
     c.finish = written.ended || scanner.stopped() ? "stop" : "length";

@@ -79,10 +79,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
   for (size_t i = 0; i < r.texts.size(); ++i) {
     app::WritingOptions options = r.options;
     options.settings.sampling.seed += i;
-    options.stop = [&] {
-      context.NextStep(call);
-      return false;
-    };
+    options.stop = context.StepsOf(call);
     app::Written written;
     bool taken = true;
     context.Compute(

@@ -92,17 +92,11 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
                 [&](int64_t p, int thread) { some(p * together, std::min(count, (p + 1) * together), thread); });
 }
 
-int64_t BytesOfScratch(const model::Workspace<float>& workspace) {
-  const int64_t floats = workspace.positions.size() + workspace.block_positions.size() +
-                         workspace.relative_biases.size() + workspace.places.size();
-  return static_cast<int64_t>(workspace.arena.peak_bytes()) + floats * static_cast<int64_t>(sizeof(float));
-}
-
 }  // namespace
 
 int64_t ScratchBytes() {
   int64_t bytes = 0;
-  for (const model::Workspace<float>& workspace : Workspaces()) bytes += BytesOfScratch(workspace);
+  for (const model::Workspace<float>& workspace : Workspaces()) bytes += workspace.bytes();
   return bytes;
 }
 

@@ -146,16 +146,14 @@ TEST(Engine, DropsWhatNobodyWaitsFor) {
   EXPECT_TRUE(batches.empty());
 }
 
-TEST(Engine, LongTasksGiveWayToShortOnes) {
-  std::vector<size_t> batches;
-  Engine engine({}, {});
-  std::promise<void> entered, queued;
-  std::vector<std::string> order;
-  auto long_task = std::async(std::launch::async, [&] {
+// A task of two steps that is computed already, and gives way between them once `queued` is set.
+std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order) {
+  const auto entered = std::make_shared<std::promise<void>>();
+  std::future<void> task = std::async(std::launch::async, [&, entered] {
     engine.Compute(
         {"m", "long"},
         [&] {
-          entered.set_value();
+          entered->set_value();
           queued.get_future().wait();
           order.emplace_back("first step");
           engine.GiveWay();
@@ -163,7 +161,15 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
         },
         false, kNever);
   });
-  entered.get_future().wait();
+  entered->get_future().wait();
+  return task;
+}
+
+TEST(Engine, LongTasksGiveWayToShortOnes) {
+  Engine engine({}, {});
+  std::promise<void> queued;
+  std::vector<std::string> order;
+  auto long_task = BeginLong(engine, queued, order);
   auto other_long = std::async(std::launch::async, [&] {
     engine.Compute(
         {"m", "long"}, [&] { order.emplace_back("other long one"); }, false, kNever);
@@ -181,20 +187,9 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
 
 TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
   Engine engine({}, {});
-  std::promise<void> entered, queued;
+  std::promise<void> queued;
   std::vector<std::string> order;
-  auto long_task = std::async(std::launch::async, [&] {
-    engine.Compute(
-        {"m", "long"},
-        [&] {
-          entered.set_value();
-          queued.get_future().wait();
-          engine.GiveWay();
-          order.emplace_back("step");
-        },
-        false, kNever);
-  });
-  entered.get_future().wait();
+  auto long_task = BeginLong(engine, queued, order);
   std::vector<std::future<void>> others;
   for (int i = 0; i < 2; ++i) {
     others.push_back(std::async(std::launch::async, [&] {
@@ -206,7 +201,7 @@ TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
   queued.set_value();
   long_task.get();
   for (std::future<void>& other : others) other.get();
-  EXPECT_EQ(order, (std::vector<std::string>{"short one", "step", "short one"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"first step", "short one", "second step", "short one"}));
 }
 
 TEST(Engine, WaitsForOthersNoLongerThanItMay) {

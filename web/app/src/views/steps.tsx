@@ -308,7 +308,6 @@ function PatchStep({
           step: s.step,
           ...(s.step === 0 ? { sigma: s.sigma } : {}),
           ...(s.step === 2 ? { temperature: s.temperature } : {}),
-          ...(s.step === 1 ? { own: false } : {}),
           ...(s.step === 3 ? { heads: [one] } : {}),
         }
       : null,
