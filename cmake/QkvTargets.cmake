@@ -93,13 +93,16 @@ function(qkv_library name)
   set_property(GLOBAL APPEND PROPERTY QKV_LIBRARIES qkv_${name})
 endfunction()
 
-# qkv_test(core SOURCES a_test.cc DEPS qkv_core ENVIRONMENT A=b)
+# qkv_test(core SOURCES a_test.cc ALONE b_test.cc DEPS qkv_core ENVIRONMENT A=b): ALONE are sources that are compiled
+# alone, as they share names with others.
 function(qkv_test name)
   if(NOT QKV_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;ENVIRONMENT" ${ARGN})
-  add_executable(qkv_${name}_test ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPS;ENVIRONMENT" ${ARGN})
+  add_executable(qkv_${name}_test ${ARG_SOURCES} ${ARG_ALONE})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_target_properties(qkv_${name}_test PROPERTIES UNITY_BUILD ${QKV_UNITY} UNITY_BUILD_BATCH_SIZE ${QKV_UNITY_BATCH})
   # Half the compile time of -O3; what takes time in tests is the libraries' code, compiled as for the product.
   target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<CONFIG:Release>:-Og> ${QKV_NO_UBSAN})
   target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
