@@ -103,8 +103,10 @@ function(qkv_test name)
   add_executable(qkv_${name}_test ${ARG_SOURCES} ${ARG_ALONE})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(qkv_${name}_test PROPERTIES UNITY_BUILD ${QKV_UNITY} UNITY_BUILD_BATCH_SIZE ${QKV_UNITY_BATCH})
-  # Half the compile time of -O3; what takes time in tests is the libraries' code, compiled as for the product.
-  target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<CONFIG:Release>:-Og> ${QKV_NO_UBSAN})
+  # A local name may be one of another source of its unit. -Og takes half the compile time of -O3; what takes time in
+  # tests is the libraries' code, compiled as for the product.
+  target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<BOOL:${QKV_UNITY}>:-Wno-shadow>
+                         $<$<CONFIG:Release>:-Og> ${QKV_NO_UBSAN})
   target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
   if(name STREQUAL "core")
     qkv_precompile(qkv_core_test <limits> <map> <optional> <gtest/gtest.h>)

@@ -8,6 +8,15 @@
 #include "qkv/algebra/eigen.h"
 
 namespace qkv::algebra::internal {
+Matrix QrTriangle(const Matrix& m) {
+  const Eigen::HouseholderQR<Matrix> qr(m);
+  Matrix r = qr.matrixQR().topRows(std::min(m.rows(), m.cols())).triangularView<Eigen::Upper>();
+  for (Eigen::Index i = 0; i < r.rows(); ++i) {
+    if (r(i, i) < 0) r.row(i) *= -1;
+  }
+  return r;
+}
+
 Qr ThinQr(const Matrix& m) {
   const Eigen::Index k = std::min(m.rows(), m.cols());
   const Eigen::HouseholderQR<Matrix> qr(m);

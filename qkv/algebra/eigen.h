@@ -76,6 +76,9 @@ struct Qr {
 };
 Qr ThinQr(const Matrix& m);
 
+/// The r of ThinQr, without the time that q takes.
+Matrix QrTriangle(const Matrix& m);
+
 /// Eigenvalues of a symmetric matrix in descending order, with eigenvectors.
 struct SymmetricEigen {
   Vector values;

@@ -40,8 +40,8 @@ Tensor<double> BalancedGauge(const QueryKeyView& pair) {
   RequireFullRank("balanced", "W_K", pair.key.weight);
   // W_Q = R_Qᵀ Q_Qᵀ, W_K = R_Kᵀ Q_Kᵀ, R_Q R_Kᵀ = U Σ Vᵀ: Tᵀ R_Qᵀ = Σ^½ Uᵀ by T = R_Kᵀ V Σ^-½, which also gives
   // T⁻¹ R_Kᵀ = Σ^½ Vᵀ.
-  const Matrix r_q = ThinQr(AsEigen(pair.query.weight).transpose()).r;
-  const Matrix r_k = ThinQr(AsEigen(pair.key.weight).transpose()).r;
+  const Matrix r_q = QrTriangle(AsEigen(pair.query.weight).transpose());
+  const Matrix r_k = QrTriangle(AsEigen(pair.key.weight).transpose());
   const Svd svd = ThinSvd(r_q * r_k.transpose());
   return ToTensor(r_k.transpose() * svd.v * svd.s.cwiseSqrt().cwiseInverse().asDiagonal());
 }
@@ -49,7 +49,7 @@ Tensor<double> BalancedGauge(const QueryKeyView& pair) {
 Tensor<double> OrthonormalKeysGauge(const ProjectionView& key) {
   RequireProjection("orthonormal keys gauge", key);
   RequireFullRank("orthonormal keys", "W_K", key.weight);
-  return ToTensor(ThinQr(AsEigen(key.weight).transpose()).r.transpose());
+  return ToTensor(QrTriangle(AsEigen(key.weight).transpose()).transpose());
 }
 
 IdentityBlock IdentityBlockGauge(const ProjectionView& key) {

@@ -23,7 +23,7 @@ std::vector<double> ToVector(const Vector& v) { return {v.data(), v.data() + v.s
 
 std::vector<double> SingularValues(View<const double> a, View<const double> b) {
   RequireFactors("singular values", a, b);
-  const Matrix r_a = ThinQr(AsEigen(a).transpose()).r, r_b = ThinQr(AsEigen(b).transpose()).r;
+  const Matrix r_a = QrTriangle(AsEigen(a).transpose()), r_b = QrTriangle(AsEigen(b).transpose());
   return ToVector(ComputeSingularValues(r_a * r_b.transpose()));
 }
 

@@ -1,5 +1,6 @@
 #include "qkv/algebra/truncate.h"
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 
 #include "qkv/algebra/eigen.h"
@@ -22,7 +23,7 @@ Matrix TokenTriangle(const Matrix& factor, bool bias, View<const double> tokens)
           "truncate: expected calibration tokens of {} features, got {}", features, tokens.shape());
   Matrix projected = AsEigen(tokens) * factor.leftCols(features).transpose();
   if (bias) projected.rowwise() += factor.rightCols(1).transpose().row(0);
-  return ThinQr(projected).r;
+  return QrTriangle(projected);
 }
 
 }  // namespace
@@ -51,6 +52,17 @@ QueryKey TruncateForData(const QueryKeyView& pair, View<const double> queries, V
   a.topRows(kept) = root.asDiagonal() * (svd.v.leftCols(kept).transpose() * r_k) * factors.a;
   b.topRows(kept) = root.asDiagonal() * (svd.u.leftCols(kept).transpose() * r_q) * factors.b;
   return factors.Pair(a, b);
+}
+
+std::optional<TokenFactors> FactorTokens(View<const double> query_gram, View<const double> key_gram) {
+  RequireMatrix("truncate", "QᵀQ", query_gram), RequireMatrix("truncate", "KᵀK", key_gram);
+  // K = K₁ Lᵀ with orthonormal K₁, and the singular vectors of Q L on the side of K₁ are W of Lᵀ QᵀQ L = W Σ² Wᵀ.
+  const Eigen::LLT<Matrix> cholesky{Matrix(AsEigen(key_gram))};
+  if (cholesky.info() != Eigen::Success) return {};
+  const Matrix l = cholesky.matrixL();
+  if (!(l.diagonal().minCoeff() > 1e-5 * l.diagonal().maxCoeff())) return {};
+  const Matrix w = EigenSymmetric(l.transpose() * AsEigen(query_gram) * l).vectors;
+  return TokenFactors{ToTensor((l * w).transpose()), ToTensor(Matrix(cholesky.matrixU().solve(w)).transpose())};
 }
 
 }  // namespace qkv::algebra

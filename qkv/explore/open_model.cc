@@ -8,6 +8,7 @@
 #include "qkv/explore/edits.h"
 #include "qkv/inspect/weights.h"
 #include "qkv/lab/pairs.h"
+#include "qkv/simd/gemm/matmul.h"
 #include "qkv/train/run/initial_model.h"
 
 namespace qkv::explore {
@@ -50,17 +51,27 @@ Tensor<double> CentreColumns(View<const double> rows) {
   return centred;
 }
 
+// XᵀX
+Tensor<double> Gram(View<const double> rows) {
+  auto gram = Tensor<double>::Uninitialised({rows.dim(1), rows.dim(1)});
+  simd::MatMul<double>(simd::Transposed(rows), rows, gram);
+  return gram;
+}
+
 }  // namespace
 
 RankFactors FactorScores(View<const double> query, View<const double> key, bool centred) {
-  // Queries and keys are tokens whose M is the identity: the truncation of it that is best for these tokens.
   const int64_t E = query.dim(1);
+  const Tensor<double> centred_key = centred ? CentreColumns(key) : Tensor<double>();
+  const View<const double> keys = centred ? centred_key.view() : key;
+  if (auto factors = algebra::FactorTokens(Gram(query), Gram(keys))) {
+    return {std::move(factors->query), std::move(factors->key)};
+  }
+  // Queries and keys are tokens whose M is the identity: the truncation of it that is best for these tokens.
   Tensor<double> identity({E, E});
   for (int64_t i = 0; i < E; ++i) identity[i * E + i] = 1;
   const algebra::ProjectionView side{identity.view(), {}};
-  const Tensor<double> keys = centred ? CentreColumns(key) : Tensor<double>();
-  algebra::QueryKey pair =
-      algebra::TruncateForData({side, side}, query, centred ? keys.view() : key, E, algebra::Terms::kExact);
+  algebra::QueryKey pair = algebra::TruncateForData({side, side}, query, keys, E, algebra::Terms::kExact);
   return {std::move(pair.query.weight), std::move(pair.key.weight)};
 }
 

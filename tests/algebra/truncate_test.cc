@@ -171,5 +171,32 @@ TEST(Truncate, WrongRanksAndTokensAreRefused) {
   EXPECT_THROW(TruncateForData(c.pair, c.tokens, c.gamma, 2, Terms::kExact), Error);
 }
 
+// Rounding of the squares counts with the condition of K, about 30 here.
+TEST(Truncate, FactorsOfTokensGiveEveryRank) {
+  Sampler sampler(44);
+  const int64_t N = 40, E = 12;
+  const auto query = sampler.Normal<double>({N, E}), key = sampler.Normal<double>({N, E});
+  const Tensor<double> query_gram = Multiply(Transposed(query), query), key_gram = Multiply(Transposed(key), key);
+  const auto factors = FactorTokens(query_gram, key_gram);
+  ASSERT_TRUE(factors);
+  const Tensor<double> scores = Multiply(query, Transposed(key));
+  const auto s = SingularValues(scores);
+  for (int64_t rank = 1; rank <= E; ++rank) {
+    const Tensor<double> low = Multiply(Multiply(query, Transposed(factors->query.view().slice(0, 0, rank))),
+                                        Multiply(factors->key.view().slice(0, 0, rank), Transposed(key)));
+    EXPECT_NEAR(Norm(Minus(scores, low)), TailNorm(s, rank), 1e-11 * s[0]) << rank;
+  }
+}
+
+TEST(Truncate, DependentTokensHaveNoFactorsBySquares) {
+  Sampler sampler(45);
+  const int64_t N = 40, E = 12;
+  auto key = sampler.Normal<double>({N, E});
+  for (int64_t i = 0; i < N; ++i) key[i * E + 3] = key[i * E] - 2 * key[i * E + 7];
+  const Tensor<double> gram = Multiply(Transposed(key), key);
+  EXPECT_FALSE(FactorTokens(gram, gram));
+  EXPECT_FALSE(FactorTokens(gram, Tensor<double>({E, E})));
+}
+
 }  // namespace
 }  // namespace qkv::algebra

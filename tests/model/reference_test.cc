@@ -114,7 +114,9 @@ TEST_P(Reference, LowPrecisionOnTheTestSplit) {
       double cosine = 0;
       for (int64_t i = 0; i < logits.dim(0); ++i) cosine += RowCosine(logits, expected, i);
       EXPECT_GE(cosine / static_cast<double>(logits.dim(0)), 0.999) << what;
-      if (isa == own) EXPECT_GE(accuracy(logits), accuracy(expected) - 0.002) << what;
+      if (isa == own) {
+        EXPECT_GE(accuracy(logits), accuracy(expected) - 0.002) << what;
+      }
     }
   }
   simd::SetIsa(own);
