@@ -20,7 +20,10 @@ void HttpServer::State::Accept() {
   }
   full = false;
   acceptor.async_accept([self = shared_from_this()](const ErrorCode& error, tcp::socket socket) {
-    if (self->stopping) return;
+    if (self->stopping) {
+      if (!error) self->Open(std::move(socket));
+      return;
+    }
     if (error) {  // out of descriptors: some will be free soon
       self->pause.expires_after(std::chrono::milliseconds(100));
       self->pause.async_wait([self](const ErrorCode&) { self->Accept(); });
@@ -56,7 +59,14 @@ void HttpServer::State::EndIfDone() {
 
 void HttpServer::State::Drain() {
   if (stopping.exchange(true)) return;
-  ErrorCode ignored;
+  // Who has connected is served, though nobody took the connection yet.
+  ErrorCode none_left, ignored;
+  acceptor.non_blocking(true, none_left);
+  while (!none_left && std::ssize(sessions) < limits.connections) {
+    tcp::socket socket(context);
+    acceptor.accept(socket, none_left);
+    if (!none_left) Open(std::move(socket));
+  }
   acceptor.close(ignored);
   // What a client sent just before it could know is still answered.
   grace.expires_after(Seconds(kGraceSeconds));
