@@ -73,7 +73,7 @@ test("through the page: a folder, files, and what cannot be opened", async () =>
     const note = (request) => asked.push(request.url());
     page.on("request", note);
     await page.getByLabel("Folder of a model").setInputFiles(broken);
-    await page.getByText(/The model cannot be opened: broken: neither/).waitFor();
+    await page.getByText(/broken cannot be opened: neither/).waitFor();
     await page.getByLabel(label).setInputFiles(given);
     await page.getByText("Open, drop or paste an image to begin.").waitFor();
     await page.locator('input[type="file"][accept^="image"]').setInputFiles(picture);

@@ -98,7 +98,9 @@ export async function takeFiles(wanted: OwnFile[] | Promise<OwnFile[]>): Promise
       set({ notice: `Neither a picture nor a model: ${names.join(", ")}${more}.` });
     }
   } catch (error) {
-    const why = (error as Error).message;
+    // The engine names the model too.
+    const message = (error as Error).message,
+      why = message.startsWith(`${name}: `) ? message.slice(name.length + 2) : message;
     set({ notice: error instanceof EngineError ? `${name} cannot be opened: ${why}` : name ? `${name}: ${why}` : why });
   }
 }
