@@ -8,24 +8,29 @@
 #include "qkv/algebra/eigen.h"
 
 namespace qkv::algebra::internal {
-Matrix QrTriangle(const Matrix& m) {
-  const Eigen::HouseholderQR<Matrix> qr(m);
-  Matrix r = qr.matrixQR().topRows(std::min(m.rows(), m.cols())).triangularView<Eigen::Upper>();
+namespace {
+
+// R, its rows turned so that the diagonal is not negative.
+Matrix Triangle(const Eigen::HouseholderQR<Matrix>& qr) {
+  Matrix r = qr.matrixQR().topRows(std::min(qr.rows(), qr.cols())).triangularView<Eigen::Upper>();
   for (Eigen::Index i = 0; i < r.rows(); ++i) {
     if (r(i, i) < 0) r.row(i) *= -1;
   }
   return r;
 }
 
+}  // namespace
+
+Matrix QrTriangle(const Matrix& m) { return Triangle(Eigen::HouseholderQR<Matrix>(m)); }
+
 Qr ThinQr(const Matrix& m) {
   const Eigen::Index k = std::min(m.rows(), m.cols());
   const Eigen::HouseholderQR<Matrix> qr(m);
   Matrix q = qr.householderQ() * Matrix::Identity(m.rows(), k);
-  Matrix r = qr.matrixQR().topRows(k).triangularView<Eigen::Upper>();
   for (Eigen::Index i = 0; i < k; ++i) {
-    if (r(i, i) < 0) r.row(i) *= -1, q.col(i) *= -1;
+    if (qr.matrixQR()(i, i) < 0) q.col(i) *= -1;
   }
-  return {q, r};
+  return {q, Triangle(qr)};
 }
 
 SymmetricEigen EigenSymmetric(const Matrix& m) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "qkv/algebra/truncate.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/explore/edits.h"
@@ -60,13 +59,11 @@ Tensor<double> Gram(View<const double> rows) {
 
 }  // namespace
 
-RankFactors FactorScores(View<const double> query, View<const double> key, bool centred) {
+algebra::TokenFactors FactorScores(View<const double> query, View<const double> key, bool centred) {
   const int64_t E = query.dim(1);
   const Tensor<double> centred_key = centred ? CentreColumns(key) : Tensor<double>();
   const View<const double> keys = centred ? centred_key.view() : key;
-  if (auto factors = algebra::FactorTokens(Gram(query), Gram(keys))) {
-    return {std::move(factors->query), std::move(factors->key)};
-  }
+  if (auto factors = algebra::FactorTokens(Gram(query), Gram(keys))) return *std::move(factors);
   // Queries and keys are tokens whose M is the identity: the truncation of it that is best for these tokens.
   Tensor<double> identity({E, E});
   for (int64_t i = 0; i < E; ++i) identity[i * E + i] = 1;
@@ -75,7 +72,7 @@ RankFactors FactorScores(View<const double> query, View<const double> key, bool 
   return {std::move(pair.query.weight), std::move(pair.key.weight)};
 }
 
-Tensor<double> ProjectorOf(const RankFactors& factors, int64_t rank) {
+Tensor<double> ProjectorOf(const algebra::TokenFactors& factors, int64_t rank) {
   const int64_t E = factors.query.dim(1);
   Tensor<double> product({E, E});
   for (int64_t r = 0; r < rank; ++r) {
@@ -106,20 +103,20 @@ OpenModel::OpenModel(const model::Checkpoint& checkpoint, int64_t height, int64_
 int64_t OpenModel::bytes() const {
   int64_t bytes = weights_.size() * static_cast<int64_t>(sizeof(float));
   for (const auto& [block, heads] : factors_) {
-    for (const RankFactors& head : heads) {
+    for (const algebra::TokenFactors& head : heads) {
       bytes += (head.query.size() + head.key.size()) * static_cast<int64_t>(sizeof(double));
     }
   }
   return bytes;
 }
 
-const RankFactors& OpenModel::Factors(int64_t block, int64_t head, bool exact) {
-  std::vector<RankFactors>& factors = factors_[{block, exact}];
+const algebra::TokenFactors& OpenModel::Factors(int64_t block, int64_t head, bool exact) {
+  std::vector<algebra::TokenFactors>& factors = factors_[{block, exact}];
   if (factors.empty()) {
     const inspect::AttentionWeights layer =
         inspect::ReadAttention(model::StoredBlocks(checkpoint_), block, inspect::NormBefore{});
     const lab::HeadPairs pairs = lab::MakeHeadPairs(layer);
-    std::vector<RankFactors> made(pairs.size());
+    std::vector<algebra::TokenFactors> made(pairs.size());
     ParallelTasks(std::ssize(pairs), [&](int64_t h, int) {
       const algebra::QueryKey& pair = pairs[static_cast<size_t>(h)];
       made[static_cast<size_t>(h)] =

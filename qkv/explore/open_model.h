@@ -8,22 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/algebra/truncate.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/train/network/network.h"
 
 namespace qkv::explore {
 
-/// Maps of a head's queries and keys, [E, E] each, whose first r rows give the best rank r: scores Q T_Qᵀ T_K Kᵀ.
-struct RankFactors {
-  Tensor<double> query, key;
-};
-
 /// Of queries Q and keys K, [N, E] each: those of the matrix Q Kᵀ, least error first. centred: up to a constant per
 /// query, which softmax cancels.
-RankFactors FactorScores(View<const double> query, View<const double> key, bool centred);
+algebra::TokenFactors FactorScores(View<const double> query, View<const double> key, bool centred);
 
 /// T_Qᵀ T_K of the first `rank` rows: [E, E].
-Tensor<double> ProjectorOf(const RankFactors& factors, int64_t rank);
+Tensor<double> ProjectorOf(const algebra::TokenFactors& factors, int64_t rank);
 
 /// Not thread-safe.
 class OpenModel {
@@ -41,13 +37,13 @@ class OpenModel {
 
   /// Those of a head's weights: of M, biases included. exact: as the scores are, else up to a constant per query, which
   /// softmax cancels. Computed once a block.
-  const RankFactors& Factors(int64_t block, int64_t head, bool exact);
+  const algebra::TokenFactors& Factors(int64_t block, int64_t head, bool exact);
 
  private:
   const model::Checkpoint& checkpoint_;
   train::Network<float> network_;
   Tensor<float> weights_;  // [P]
-  std::map<std::pair<int64_t, bool>, std::vector<RankFactors>> factors_;
+  std::map<std::pair<int64_t, bool>, std::vector<algebra::TokenFactors>> factors_;
 };
 
 }  // namespace qkv::explore

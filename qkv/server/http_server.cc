@@ -59,7 +59,7 @@ void HttpServer::State::EndIfDone() {
 
 void HttpServer::State::Drain() {
   if (stopping.exchange(true)) return;
-  // Who has connected is served, though nobody took the connection yet.
+  // Connections that the kernel holds are accepted first: their clients may have sent requests.
   ErrorCode none_left, ignored;
   acceptor.non_blocking(true, none_left);
   while (!none_left && std::ssize(sessions) < limits.connections) {

@@ -169,7 +169,7 @@ TEST(Server, TurnsAwayWhatIsTooMuch) {
   EXPECT_GE(refused, 1);
 }
 
-// Nor of those whose connections nobody has taken yet.
+// Not even requests on connections that the server has not accepted yet.
 TEST(Server, LosesNothingAtItsEnd) {
   constexpr int kPatience = 300;  // seconds; ThreadSanitizer takes half a minute
   for (const int wait : {0, 20}) {
