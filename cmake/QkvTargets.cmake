@@ -19,6 +19,16 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,-]*undefined")
   set(QKV_NO_UBSAN -fno-sanitize=undefined)
 endif()
 
+# Sanitizers take longer to compile what is optimised, and what is checked before every access, than it takes to run.
+# AddressSanitizer watches the accesses.
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(QKV_COLD -O0 -fno-sanitize=null,alignment,object-size,vptr)
+  set(QKV_TEST_OPTIMISATION -O0)
+else()
+  # What takes time in tests is the libraries' code, compiled as for the product; -Og takes half the time of -O3.
+  set(QKV_TEST_OPTIMISATION $<$<CONFIG:Release>:-Og>)
+endif()
+
 # Highway compiles its NEON code as if for processors with AES, and GCC inlines no such function into one without: not
 # even the constructor of a vector into that of an array of them. Nothing here uses AES.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -57,6 +67,9 @@ set(QKV_UNITY_BATCH 6)
 if(QKV_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # It takes a source for a header, whose anonymous namespaces would be a mistake.
   list(APPEND QKV_WARNINGS -Wno-subobject-linkage)
+elseif(QKV_UNITY)
+  # A local name may be one of another source of its unit.
+  list(APPEND QKV_WARNINGS -Wno-shadow)
 endif()
 
 # qkv_compile(qkv_model PRECOMPILE <map>): how the sources of a library are compiled. PRECOMPILE: the arguments of
@@ -103,10 +116,9 @@ function(qkv_test name)
   add_executable(qkv_${name}_test ${ARG_SOURCES} ${ARG_ALONE})
   set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set_target_properties(qkv_${name}_test PROPERTIES UNITY_BUILD ${QKV_UNITY} UNITY_BUILD_BATCH_SIZE ${QKV_UNITY_BATCH})
-  # A local name may be one of another source of its unit. -Og takes half the compile time of -O3; what takes time in
-  # tests is the libraries' code, compiled as for the product.
+  # A local name may be one of another source of its unit.
   target_compile_options(qkv_${name}_test PRIVATE ${QKV_WARNINGS} $<$<BOOL:${QKV_UNITY}>:-Wno-shadow>
-                         $<$<CONFIG:Release>:-Og> ${QKV_NO_UBSAN})
+                         ${QKV_TEST_OPTIMISATION} ${QKV_NO_UBSAN})
   target_link_libraries(qkv_${name}_test PRIVATE ${ARG_DEPS} qkv_test_support GTest::gtest_main)
   if(name STREQUAL "core")
     qkv_precompile(qkv_core_test <limits> <map> <optional> <gtest/gtest.h>)
@@ -117,12 +129,11 @@ function(qkv_test name)
                        PROPERTIES ENVIRONMENT "${ARG_ENVIRONMENT}" TIMEOUT 900)
 endfunction()
 
-# qkv_fuzzer(safetensors DEPS qkv_io): libFuzzer on fuzz/safetensors_fuzzer.cc, with clang and QKV_BUILD_FUZZERS only.
-# SOURCES are those of a library that is not built whole.
+# qkv_fuzzer(safetensors qkv_io): libFuzzer on fuzz/safetensors_fuzzer.cc with qkv_io, with clang and QKV_BUILD_FUZZERS
+# only.
 function(qkv_fuzzer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  add_executable(fuzz_${name} ${name}_fuzzer.cc ${ARG_SOURCES})
+  add_executable(fuzz_${name} ${name}_fuzzer.cc)
   target_compile_options(fuzz_${name} PRIVATE ${QKV_WARNINGS})
-  target_link_libraries(fuzz_${name} PRIVATE ${ARG_DEPS} -fsanitize=fuzzer)
+  target_link_libraries(fuzz_${name} PRIVATE ${ARGN} -fsanitize=fuzzer)
   set_property(GLOBAL APPEND PROPERTY QKV_FUZZERS ${name})
 endfunction()

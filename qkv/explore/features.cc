@@ -1,10 +1,11 @@
 #include "qkv/explore/features.h"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
+#include "qkv/algebra/components.h"
 #include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::explore {
@@ -13,8 +14,8 @@ namespace {
 constexpr double kTail = 0.02;  // of the values on either side, clamped: one odd patch must not take all colours
 
 // Scaled between the two percentiles.
-void FillChannel(const std::vector<double>& values, int64_t channel, Tensor<uint8_t>& colours) {
-  std::vector<double> sorted = values;
+void FillChannel(std::span<const double> values, int64_t channel, Tensor<uint8_t>& colours) {
+  std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const auto at = [&](double part) {
     return sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
@@ -30,32 +31,12 @@ void FillChannel(const std::vector<double>& values, int64_t channel, Tensor<uint
 }  // namespace
 
 FeatureColours ColoursOf(View<const float> rows) {
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const int64_t R = rows.dim(0), D = rows.dim(1);
-  Matrix x(R, D);
-  for (int64_t r = 0; r < R; ++r) {
-    for (int64_t d = 0; d < D; ++d) x(r, d) = static_cast<double>(rows.row(r)[d]);
-  }
-  x.rowwise() -= x.colwise().mean().eval();
-  // The smaller of the two products has the same eigenvalues.
-  const bool by_rows = R <= D;
-  const Matrix product = by_rows ? Matrix(x * x.transpose()) : Matrix(x.transpose() * x);
-  const Eigen::SelfAdjointEigenSolver<Matrix> solver(product);
-  const double all = std::max(0.0, product.trace());
+  const int64_t R = rows.dim(0);
+  const algebra::PrincipalComponents components = algebra::FindPrincipalComponents(rows, 3);
   FeatureColours result{Tensor<uint8_t>({R, 3}), Tensor<float>({3})};
   for (int64_t c = 0; c < 3; ++c) {
-    std::vector<double> values(static_cast<size_t>(R));
-    const int64_t column = product.rows() - 1 - c;
-    const double variance = column >= 0 ? std::max(0.0, solver.eigenvalues()(column)) : 0;
-    if (all > 0 && variance > 1e-12 * all) {
-      const Eigen::VectorXd vector = solver.eigenvectors().col(column);
-      const Eigen::VectorXd along =
-          by_rows ? Eigen::VectorXd(vector * std::sqrt(variance)) : Eigen::VectorXd(x * vector);
-      const double sign = along.array().cube().sum() < 0 ? -1 : 1;
-      for (int64_t r = 0; r < R; ++r) values[static_cast<size_t>(r)] = sign * along(r);
-      result.shares[c] = static_cast<float>(variance / all);
-    }
-    FillChannel(values, c, result.colours);
+    result.shares[c] = static_cast<float>(components.shares[c]);
+    FillChannel({components.places.data() + c * R, static_cast<size_t>(R)}, c, result.colours);
   }
   return result;
 }

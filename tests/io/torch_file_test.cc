@@ -118,7 +118,8 @@ TEST(TorchRefusals, NameWhatTheFileIs) {
   };
   for (const auto& [file, words] : files) {
     SCOPED_TRACE(file);
-    EXPECT_MESSAGE(OpenWeights(TorchFolder() / "refused" / file), words);
+    const std::filesystem::path path = TorchFolder() / "refused" / file;
+    EXPECT_MESSAGE(OpenWeights(path), words);
   }
 }
 

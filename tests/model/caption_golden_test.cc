@@ -150,7 +150,7 @@ TEST_P(CaptionGoldens, WritesWhatTransformersWrites) {
       {"greedy", plain}, {"beam", beam}, {"options", options}, {"default", by_files}};
   for (const auto& [name, settings] : all) {
     const std::vector<std::vector<int32_t>> expected = Written(name);
-    const auto write = [&](View<const float> images) {
+    const auto write = [&, &settings = settings](View<const float> images) {
       CaptionWorkspace workspace;
       model.ReadSource(images, workspace);
       Decoder<float> decoder(model.decoder(), images.dim(0) * settings.beams);

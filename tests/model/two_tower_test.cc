@@ -123,7 +123,7 @@ TEST_P(TwoTowers, ManyTextsAreComputedInSeveralPasses) {
 TEST_P(TwoTowers, LowerPrecisionsPointTheSameWay) {
   for (const auto& [precision, least] : {std::pair(simd::Precision::kBfloat16, 0.98), {simd::Precision::kInt8, 0.95}}) {
     const auto model = TwoTowerModel::Load(folder_, Towers::kBoth, {.precision = precision});
-    const auto compare = [&](const Tensor<float>& ours, const std::string& name) {
+    const auto compare = [&, least = least](const Tensor<float>& ours, const std::string& name) {
       const auto exact = io::Convert<double>(*expected_.Find(name + ".float64"));
       for (int64_t r = 0; r < exact.dim(0); ++r) {
         double cosine = 0;

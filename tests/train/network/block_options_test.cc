@@ -259,7 +259,7 @@ std::vector<BlockCase> Cases() {
       {"CrossSymmetric", AttentionKind::kSymmetric},
   };
   for (const auto& [name, kind] : kinds) {
-    add(name, [&](BlockCase& c) {
+    add(name, [kind = kind](BlockCase& c) {
       c.config.cross = AttentionConfig{.kind = kind, .heads = 2, .head_width = 4, .of_source = true};
       if (kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric) c.config.cross->qk_width = 3;
     });

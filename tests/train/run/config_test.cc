@@ -72,7 +72,8 @@ TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
       {"lr: [1\n", "line"},        {"{\"lr\": {}}", "plain value"}, {"{\"lr\": null}", "plain value"},
       {"{\"lr\"", "JSON"}};
   for (const auto& [text, part] : files) {
-    EXPECT_TRUE(Contains(ErrorMessage([&] { Read(text); }), part)) << text << ": " << ErrorMessage([&] { Read(text); });
+    const std::string message = ErrorMessage([text = text] { Read(text); });
+    EXPECT_TRUE(Contains(message, part)) << text << ": " << message;
   }
   const std::pair<Settings, const char*> values[] = {
       {{{"lr", "fast"}}, "lr: expected a number"},
