@@ -43,7 +43,7 @@ constexpr std::array<std::string_view, 5> kNotShared = {"attention", "cross-atte
 const std::vector<std::string> kAllArms = {
     "separate", "separate:qkv-bias=false", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric"};
 
-struct Options {
+struct AblateOptions {
   std::vector<std::string> data;
   std::string output, file, equal = "steps", varied;
   std::vector<std::string> arms = kAllArms;
@@ -70,7 +70,7 @@ struct Comparison {
 };
 
 // What the arms' kinds are of: of pairs the cross-attention, unless --vary says otherwise.
-lab::Varied ChooseVaried(const Options& options, const std::vector<lab::AblationData>& data) {
+lab::Varied ChooseVaried(const AblateOptions& options, const std::vector<lab::AblationData>& data) {
   const bool pairs = data[0].pairs.has_value();
   if (options.varied.empty()) return pairs ? lab::Varied::kCross : lab::Varied::kLayers;
   const lab::Varied varied = kVaried.at(options.varied);
@@ -79,7 +79,8 @@ lab::Varied ChooseVaried(const Options& options, const std::vector<lab::Ablation
   return varied;
 }
 
-std::vector<lab::Arm> ParseArms(const Options& options, const train::Settings& shared, const Comparison& comparison) {
+std::vector<lab::Arm> ParseArms(const AblateOptions& options, const train::Settings& shared,
+                                const Comparison& comparison) {
   std::vector<lab::Arm> arms;
   std::vector<std::string> names = options.arms;
   // Pairs in Marian's layout have all biases.
@@ -106,7 +107,8 @@ std::string DescribeModel(const train::TrainConfig& config) {
                      config.patch_size.first, config.patch_size.second);
 }
 
-std::vector<std::pair<std::string, std::string>> CollectFacts(const Options& options, const Comparison& comparison) {
+std::vector<std::pair<std::string, std::string>> CollectFacts(const AblateOptions& options,
+                                                              const Comparison& comparison) {
   const train::TrainConfig& config = comparison.config;
   std::string data;
   for (const lab::AblationData& set : comparison.data) data += (data.empty() ? "" : "; ") + set.summary;
@@ -134,7 +136,7 @@ std::vector<std::pair<std::string, std::string>> CollectFacts(const Options& opt
 }
 
 // Settings of the file, overridden by those of the command line.
-train::Settings SharedSettings(const Options& options) {
+train::Settings SharedSettings(const AblateOptions& options) {
   train::Settings shared = CollectSettings(options.file, options.settings);
   for (const std::string_view key : kNotShared) {
     Require(!shared.contains(key), "ablate: '{}' is not for all runs alike: {}", key,
@@ -197,7 +199,7 @@ DataKind KindOf(const std::string& data, const train::Settings& shared) {
   return train::IsSequenceData(data) ? DataKind::kSequences : DataKind::kImages;
 }
 
-std::vector<lab::AblationData> OpenData(const Options& options, train::Settings* shared) {
+std::vector<lab::AblationData> OpenData(const AblateOptions& options, train::Settings* shared) {
   const std::vector<std::string>& given = options.data;
   const DataKind kind = KindOf(given[0], *shared);
   for (const std::string& other : given) {
@@ -222,7 +224,7 @@ std::vector<lab::AblationData> OpenData(const Options& options, train::Settings*
   return all;
 }
 
-PlannedRun PlanRun(const Options& options, const train::Settings& shared, const Comparison& comparison,
+PlannedRun PlanRun(const AblateOptions& options, const train::Settings& shared, const Comparison& comparison,
                    const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
   try {
     return {.data = &data,
@@ -235,7 +237,7 @@ PlannedRun PlanRun(const Options& options, const train::Settings& shared, const 
   }
 }
 
-Comparison Plan(const Options& options) {
+Comparison Plan(const AblateOptions& options) {
   Comparison comparison;
   train::Settings shared = SharedSettings(options);
   comparison.data = OpenData(options, &shared);
@@ -290,7 +292,7 @@ struct Header {
 
 // What all runs share is kept beside them: a second call adds data, arms or seeds to the same comparison, or is
 // refused.
-void RequireSameComparison(const Options& options, const Comparison& comparison) {
+void RequireSameComparison(const AblateOptions& options, const Comparison& comparison) {
   const fs::path file = fs::path(options.output) / kShared;
   Header header;
   header.first = fmt::format("# qkv ablate: what all runs share, equal {}", options.equal);
@@ -321,7 +323,7 @@ void RequireSameComparison(const Options& options, const Comparison& comparison)
   WriteFile(file, header.ToText() + train::ToYaml(comparison.config));
 }
 
-int Ablate(const Options& options) {
+int Ablate(const AblateOptions& options) {
   Comparison comparison = Plan(options);
   RequireSameComparison(options, comparison);
   for (const lab::AblationData& data : comparison.data) {
@@ -359,7 +361,7 @@ int Ablate(const Options& options) {
 }  // namespace
 
 void RegisterAblate(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AblateOptions>();
   const Command command =
       app.AddCommand("ablate", "Train each kind of attention in the same way and compare the results");
   command

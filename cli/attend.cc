@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct AllAttendOptions {
   ModelOptions model;
   ImageOptions images;
   std::string output, layers, head, query;
@@ -36,8 +36,8 @@ struct Options {
 };
 
 // The first option that is of images only and was given; empty if none was.
-std::string GivenOfImages(const Options& options) {
-  const Options usual;
+std::string GivenOfImages(const AllAttendOptions& options) {
+  const AllAttendOptions usual;
   const ModelOptions& model = options.model;
   return options.rollout                                      ? "--rollout"
          : !options.query.empty()                             ? "--query"
@@ -56,7 +56,7 @@ std::string GivenOfImages(const Options& options) {
                                                               : "";
 }
 
-int AttendAnyTexts(const Options& options) {
+int AttendAnyTexts(const AllAttendOptions& options) {
   const std::string given = GivenOfImages(options);
   Require(given.empty(), "attend: {} is for images, and {} is a model of texts; --layer and --head are for both", given,
           options.model.path);
@@ -100,7 +100,7 @@ void PrintSummary(const app::AttentionMaps& maps, const fs::path& output) {
                one ? PrefixShares(maps) : "");
 }
 
-app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
+app::AttendRequest MakeRequest(const AllAttendOptions& options, app::MapFormat format) {
   return {.layers = options.layers,
           .head = options.head,
           .query = options.query,
@@ -112,7 +112,7 @@ app::AttendRequest MakeRequest(const Options& options, app::MapFormat format) {
           .note = PrintNote};
 }
 
-int RunAttend(const Options& options) {
+int RunAttend(const AllAttendOptions& options) {
   if (app::IsLanguageModel(options.model.path)) return AttendAnyTexts(options);
   if (options.images.paths.empty()) {
     PrintMessage("qkv attend: PATH is required: images, or texts for a model of texts\nRun with --help for more\n");
@@ -165,7 +165,7 @@ int RunAttend(const Options& options) {
 }  // namespace
 
 void RegisterAttend(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AllAttendOptions>();
   const Command command =
       app.AddCommand("attend", "Show where a model looks, in images and texts: attention maps, rollout, alignments");
   options->model.AddModel(command);

@@ -19,7 +19,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct CaptionOptions {
   ModelOptions model;
   ImageOptions images;
   DecodingOptions decoding;
@@ -37,7 +37,7 @@ std::string InsteadOfCaptions(const model::VitConfig& c) {
   return c.classes > 0 ? "qkv classify names its classes" : "qkv embed gives vectors of images";
 }
 
-model::Checkpoint OpenWriter(const Options& options) {
+model::Checkpoint OpenWriter(const CaptionOptions& options) {
   Require(!app::IsLanguageModel(options.model.path),
           "caption: {} is a model of texts and sees no images; qkv generate, translate and summarize write texts, qkv "
           "embed --text makes vectors of them",
@@ -64,7 +64,7 @@ std::string LineOf(const app::Caption& caption, bool json, bool single, size_t p
   return FormatShown("{:<{}}  {}\n", caption.path, path_width, OneLine(caption.text));
 }
 
-int WriteCaptions(const Options& options) {
+int WriteCaptions(const CaptionOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const ImageList images = CollectImages(options.images.paths);
   app::InputFiles inputs = InputsOf(options.model);
@@ -104,7 +104,7 @@ int WriteCaptions(const Options& options) {
 }  // namespace
 
 void RegisterCaption(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CaptionOptions>();
   const Command command = app.AddCommand("caption", "Write what photos show, or the line of text in them");
   command
       .AddOption(

@@ -16,7 +16,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct ClassifyOptions {
   ModelOptions model;
   ImageOptions images;
   std::string prompts;
@@ -43,7 +43,7 @@ void PrintText(const app::Classification& image, bool single, size_t path_width)
   Print("\n");
 }
 
-int Classify(const Options& options) {
+int Classify(const ClassifyOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const bool by_prompts = !options.prompts.empty();
@@ -99,7 +99,7 @@ int Classify(const Options& options) {
 }  // namespace
 
 void RegisterClassify(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ClassifyOptions>();
   const Command command = app.AddCommand("classify", "Say what images show");
   options->model.AddModel(command);
   options->model.AddSize(command);

@@ -18,7 +18,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   ModelOptions model;
   std::string output, layout, dtype;
   bool force = false;
@@ -32,7 +32,7 @@ std::map<std::string, model::Family> Layouts() {
   return layouts;
 }
 
-int Convert(const Options& options) {
+int Convert(const ConvertOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   model::ConvertOptions request;
   if (!options.layout.empty()) request.layout = Layouts().at(options.layout);
@@ -55,7 +55,7 @@ int Convert(const Options& options) {
 }  // namespace
 
 void RegisterConvert(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConvertOptions>();
   const Command command = app.AddCommand("convert", "Write a model in another library's layout, or another type");
   options->model.AddModel(command);
   command.AddOption("-o,--output", &options->output, "Folder to write; must not exist, or be empty")

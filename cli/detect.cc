@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct DetectOptions {
   ModelOptions model;
   ImageOptions images;
   std::string output, coco;
@@ -44,7 +44,7 @@ void PrintText(const app::PhotoObjects& photo, double threshold) {
   }
 }
 
-int Detect(const Options& options) {
+int Detect(const DetectOptions& options) {
   Require(!options.model.path.empty(),
           "detect: give a detector by -m, such as hustvl/yolos-tiny; the built-in model classifies digits only");
   const ImageList images = CollectImages(options.images.paths);
@@ -79,7 +79,7 @@ int Detect(const Options& options) {
 }  // namespace
 
 void RegisterDetect(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DetectOptions>();
   const Command command = app.AddCommand("detect", "Find objects in photos, by a detector (YOLOS)");
   options->model.AddModel(command);
   options->model.AddSize(command);

@@ -16,7 +16,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct EmbedOptions {
   ModelOptions model;
   ImageOptions images;
   std::string pool, output, texts;  // pool empty: as the model's authors do, else "model"
@@ -34,7 +34,7 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
 }
 
 template <typename Checkpoint>
-app::EmbeddingSource Source(const Options& options, const Checkpoint& checkpoint, const std::string& pool) {
+app::EmbeddingSource Source(const EmbedOptions& options, const Checkpoint& checkpoint, const std::string& pool) {
   return {.model = options.model.path,
           .weights = app::FingerprintWeights(*checkpoint.tensors),
           .pool = pool,
@@ -44,7 +44,7 @@ app::EmbeddingSource Source(const Options& options, const Checkpoint& checkpoint
 }
 
 // --pool, else what the authors of a published model take.
-std::string ChosenPool(const Options& options, const model::Checkpoint& checkpoint) {
+std::string ChosenPool(const EmbedOptions& options, const model::Checkpoint& checkpoint) {
   if (!options.pool.empty()) return options.pool;
   const std::string authors = app::AuthorsPool(options.model.Parse(), checkpoint.description.config);
   if (authors.empty()) return "model";
@@ -53,7 +53,7 @@ std::string ChosenPool(const Options& options, const model::Checkpoint& checkpoi
 }
 
 // Of the files that the table becomes none may be read: neither by the model nor one of `read`.
-void RequireOutputs(const Options& options, const app::EmbeddingTable& table,
+void RequireOutputs(const EmbedOptions& options, const app::EmbeddingTable& table,
                     const std::vector<std::filesystem::path>& read) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(read);
@@ -62,7 +62,7 @@ void RequireOutputs(const Options& options, const app::EmbeddingTable& table,
 
 // embed(texts): their vectors, [texts, width].
 template <typename EmbedAll>
-int WriteTexts(const Options& options, const app::EmbeddingSource& source, EmbedAll embed) {
+int WriteTexts(const EmbedOptions& options, const app::EmbeddingSource& source, EmbedAll embed) {
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
@@ -79,7 +79,7 @@ int WriteTexts(const Options& options, const app::EmbeddingSource& source, Embed
   return 0;
 }
 
-int EmbedTexts(const Options& options) {
+int EmbedTexts(const EmbedOptions& options) {
   Require(options.pool.empty() || options.pool == "model",
           "embed: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
@@ -97,7 +97,7 @@ int EmbedTexts(const Options& options) {
                     [&](const std::vector<std::string>& texts) { return encoder.Embed(texts, PrintNote); });
 }
 
-int Embed(const Options& options) {
+int Embed(const EmbedOptions& options) {
   if (!options.texts.empty()) {
     Require(options.images.paths.empty(), "embed: --text takes the place of images");
     return EmbedTexts(options);
@@ -133,7 +133,7 @@ int Embed(const Options& options) {
 }  // namespace
 
 void RegisterEmbed(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EmbedOptions>();
   const Command command = app.AddCommand("embed", "Turn images or texts into vectors");
   options->model.AddModel(command);
   options->model.AddSize(command);

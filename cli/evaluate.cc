@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 // Of a page: rows of five or six beside each other.
 constexpr int64_t kWorstMistakes = 30;
 
-struct Options {
+struct EvaluateOptions {
   ModelOptions model;
   ImageOptions images;
   std::string data, split, output, report;
@@ -84,7 +84,7 @@ void PrintText(const app::SequenceEvaluation& evaluation, const std::string& mod
   Print("\n");
 }
 
-int EvaluateSequences(const Options& options) {
+int EvaluateSequences(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
   Require(!model.empty(), "evaluate: {} wants a model of sequences, -m RUN", options.data);
   Require(options.output.empty() && options.report.empty(),
@@ -122,7 +122,7 @@ void PrintText(const app::PairEvaluation& e, const std::string& model) {
   }
 }
 
-int EvaluatePairs(const Options& options) {
+int EvaluatePairs(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
   RequireNoImageOptions(options.model, "evaluate");
   options.images.RequireNone("evaluate");
@@ -192,7 +192,7 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
   }
 }
 
-int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint) {
+int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& checkpoint) {
   Require(options.output.empty() || fs::path(options.output).extension() == ".json",
           "evaluate: of a detector -o is a .json of COCO's results, got {}", options.output);
   Require(options.report.empty(), "evaluate: of a detector there is no page; give --json or -o RESULTS.json");
@@ -217,7 +217,7 @@ int EvaluateDetector(const Options& options, const model::Checkpoint& checkpoint
   return result->unreadable > 0 ? 1 : 0;
 }
 
-int EvaluateImages(const Options& options) {
+int EvaluateImages(const EvaluateOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, checkpoint);
@@ -259,7 +259,7 @@ int EvaluateImages(const Options& options) {
   return evaluation.unreadable > 0 ? 1 : 0;
 }
 
-int Evaluate(const Options& options) {
+int Evaluate(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
   if (!model.empty() && model::IsTextModel(model)) {
     Require(fs::exists(options.data), "evaluate: {}: no such file", options.data);
@@ -289,7 +289,7 @@ int Evaluate(const Options& options) {
 }  // namespace
 
 void RegisterEvaluate(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvaluateOptions>();
   const Command command =
       app.AddCommand("evaluate", "Say how often a model is right on labelled images, a task, a text or pairs of texts");
   options->model.AddModel(command);

@@ -13,7 +13,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct ExploreOptions {
   std::vector<std::string> models;
   int port = -1, threads = 0;
   bool no_browser = false;
@@ -37,7 +37,7 @@ std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_por
   }
 }
 
-int Explore(const Options& options) {
+int Explore(const ExploreOptions& options) {
   server::ServerConfig config;
   for (const std::string& model : options.models) config.models.push_back(ParseServedModel(model, ""));
   if (config.models.empty()) config.models = {{.id = "digits"}};
@@ -57,7 +57,7 @@ int Explore(const Options& options) {
 }  // namespace
 
 void RegisterExplore(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExploreOptions>();
   const Command command = app.AddCommand("explore", "See and change attention in the browser");
   AddServedModels(command, &options->models,
                   "A model to explore, by its folder or hub id; ID=PATH gives it a name. Several may be given; those "

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct GenerateOptions {
   ModelOptions model;
   std::string prompt;
   DecodingOptions decoding;
@@ -35,18 +35,18 @@ constexpr int64_t kTokens = 500;  // unless the user or the model's files say ot
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
 // Flushes at once: a reader sees each character without waiting for a full buffer.
-void Print(std::string_view bytes) {
+void PrintBytes(std::string_view bytes) {
   PrintRaw(bytes);
   FlushOutput();
 }
 
-std::string ReadPrompt(const Options& options) {
+std::string ReadPrompt(const GenerateOptions& options) {
   if (options.prompt != "-") return options.prompt;
   return ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
 }
 
 // A model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
-int GenerateBytes(const Options& options) {
+int GenerateBytes(const GenerateOptions& options) {
   const auto model =
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::SequenceConfig& config = model.config();
@@ -60,7 +60,7 @@ int GenerateBytes(const Options& options) {
           "models with a tokenizer",
           options.model.path);
   std::string prompt = ReadPrompt(options);
-  Print(prompt);
+  PrintBytes(prompt);
   // The first byte needs a token before it: a line end.
   if (prompt.empty()) prompt = "\n";
   model::Decoder<float> decoder(model);
@@ -80,13 +80,13 @@ int GenerateBytes(const Options& options) {
     }
     tokens.assign(1, sampler.Draw(logits));
     const char byte = static_cast<char>(tokens.back());
-    Print({&byte, 1});
+    PrintBytes({&byte, 1});
   }
   return 0;
 }
 
 // A decoder with a tokenizer.
-int GenerateText(const Options& options) {
+int GenerateText(const GenerateOptions& options) {
   const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                               PrintNote, options.model.Policy());
   Require(model.model().has_decoder(),
@@ -101,11 +101,11 @@ int GenerateText(const Options& options) {
   if (defaults.max_length == 0 && defaults.max_new_tokens == 0) settings.max_tokens = kTokens;
   settings = options.decoding.Over(settings);
   settings.Validate();
-  if (!options.json) Print(prompt);
+  if (!options.json) PrintBytes(prompt);
   const app::Written written = model.Continue(
       prompt, settings,
       [&](std::string_view text) {
-        if (!options.json) Print(text);
+        if (!options.json) PrintBytes(text);
         return true;
       },
       PrintNote);
@@ -116,12 +116,12 @@ int GenerateText(const Options& options) {
                    {"tokens", written.tokens},
                    {"ended", written.ended}});
   } else if (written.text.empty() || written.text.back() != '\n') {
-    Print("\n");
+    PrintBytes("\n");
   }
   return 0;
 }
 
-int Generate(const Options& options) {
+int Generate(const GenerateOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::string& path = options.model.path;
   if (app::IsLanguageModel(path)) return GenerateText(options);
@@ -139,7 +139,7 @@ int Generate(const Options& options) {
 }  // namespace
 
 void RegisterGenerate(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GenerateOptions>();
   const Command command = app.AddCommand("generate", "Continue a text");
   command
       .AddOption(

@@ -12,12 +12,12 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct InfoOptions {
   ModelOptions model;
   bool json = false;
 };
 
-int InfoOfText(const Options& options) {
+int InfoOfText(const InfoOptions& options) {
   RequireNoImageOptions(options.model, "info");
   const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
   if (options.json) {
@@ -28,7 +28,7 @@ int InfoOfText(const Options& options) {
   return 0;
 }
 
-int Info(const Options& options) {
+int Info(const InfoOptions& options) {
   if (app::IsLanguageModel(options.model.path)) return InfoOfText(options);
   if (const std::string& path = options.model.path; !path.empty() && model::IsSequenceModel(path)) {
     Fail(
@@ -49,7 +49,7 @@ int Info(const Options& options) {
 }  // namespace
 
 void RegisterInfo(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InfoOptions>();
   const Command command = app.AddCommand("info", "Show what a checkpoint is, and what was assumed of it");
   options->model.AddModel(command);
   command.AddFlag("--json", &options->json, "One JSON object on stdout");

@@ -23,7 +23,7 @@ namespace {
 
 using lab::AttentionTraits;
 
-struct Options {
+struct QkCertifyOptions {
   ModelOptions model;
   int64_t rank = 0;
   std::string with;
@@ -166,7 +166,7 @@ void PrintTable(const std::vector<lab::Certificate>& certificates, int64_t rank)
 }
 
 // --rank, or half of a head's features.
-int64_t ChosenRank(const Options& options, const nn::AttentionConfig& attention, std::string_view part) {
+int64_t ChosenRank(const QkCertifyOptions& options, const nn::AttentionConfig& attention, std::string_view part) {
   const int64_t rank = options.rank > 0 ? options.rank : lab::HalfRank(attention);
   Require(rank <= attention.query_width(), "--rank: queries and keys{} have {} features, got {}",
           part.empty() ? "" : fmt::format(" of the {} part", part), attention.query_width(), rank);
@@ -174,13 +174,14 @@ int64_t ChosenRank(const Options& options, const nn::AttentionConfig& attention,
 }
 
 // With what --with adds.
-AttentionTraits WithGiven(const Options& options, const nn::AttentionConfig& attention, AttentionTraits traits) {
+AttentionTraits WithGiven(const QkCertifyOptions& options, const nn::AttentionConfig& attention,
+                          AttentionTraits traits) {
   const std::string wrong = ParseSurroundings(options.with, attention.query_width(), &traits);
   Require(wrong.empty(), "--with: {}", wrong);
   return traits;
 }
 
-void CertifyParts(const Options& options, const std::vector<inspect::AttentionPart>& parts) {
+void CertifyParts(const QkCertifyOptions& options, const std::vector<inspect::AttentionPart>& parts) {
   RequireNoImageOptions(options.model, "qk certify");
   const std::vector<inspect::AttentionPart> measured = app::MeasuredParts(parts);
   for (const inspect::AttentionPart& part : parts) {
@@ -210,7 +211,7 @@ void CertifyParts(const Options& options, const std::vector<inspect::AttentionPa
   }
 }
 
-int Certify(const Options& options) {
+int Certify(const QkCertifyOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   if (app::IsLanguageModel(options.model.path)) {
     const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
@@ -238,7 +239,7 @@ int Certify(const Options& options) {
 }  // namespace
 
 void RegisterQkCertify(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QkCertifyOptions>();
   const Command command = app.AddCommand("certify", "Say which rewritings of the attention are exact, and why not");
   options->model.AddModel(command);
   command.AddOption("--rank", &options->rank, "Features that truncation would keep (default: half)")

@@ -20,7 +20,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct QkClaimsOptions {
   ModelOptions model;
   std::vector<std::string> paths;
   std::vector<std::string> ablations;
@@ -32,7 +32,7 @@ struct Options {
 
 constexpr int64_t kLines = 40, kQuickLines = 12;
 
-std::string TranslatorOf(const Options& options) {
+std::string TranslatorOf(const QkClaimsOptions& options) {
   if (!options.translator.empty()) return app::FindModel(options.translator).string();
   // A copy of the program alone has none.
   try {
@@ -60,7 +60,7 @@ std::vector<std::string> ParseClaims(const std::string& text) {
 }
 
 // The results in the files, or those inside the binary.
-std::vector<lab::AblationResults> ReadAblations(const Options& options) {
+std::vector<lab::AblationResults> ReadAblations(const QkClaimsOptions& options) {
   std::vector<lab::AblationResults> all;
   for (const std::string& file : options.ablations) {
     all.push_back(lab::AblationResults::FromJson(ReadFile(file), file));
@@ -72,7 +72,7 @@ std::vector<lab::AblationResults> ReadAblations(const Options& options) {
   return all;
 }
 
-int Claims(const Options& options) {
+int Claims(const QkClaimsOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<std::string> ids = ParseClaims(options.only);
   const std::vector<lab::AblationResults> ablations = ReadAblations(options);
@@ -153,7 +153,7 @@ int Claims(const Options& options) {
 }  // namespace
 
 void RegisterQkClaims(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QkClaimsOptions>();
   const Command command =
       app.AddCommand("claims", "Replay what is said of separate queries and keys, and say what of it is true");
   options->model.AddModel(command);

@@ -28,7 +28,7 @@ using app::Inspection;
 
 constexpr uint64_t kNoiseSeed = 1;
 
-struct Options {
+struct QkInspectOptions {
   ModelOptions model;
   ImageOptions images;
   int64_t count = 16;
@@ -43,7 +43,7 @@ struct Pixels {
   int failed = 0;        // images that were left out
 };
 
-Pixels ReadImages(const Options& options, const model::Model& model) {
+Pixels ReadImages(const QkInspectOptions& options, const model::Model& model) {
   const ImageList all = CollectImages(options.images.paths);
   const ImageList images = app::SampleEvenly(all, options.count);
   Pixels pixels;
@@ -58,7 +58,7 @@ Pixels ReadImages(const Options& options, const model::Model& model) {
   return pixels;
 }
 
-Pixels MakeImages(const Options& options, const model::Checkpoint& checkpoint) {
+Pixels MakeImages(const QkInspectOptions& options, const model::Checkpoint& checkpoint) {
   const model::VitConfig c = app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
   Pixels pixels;
   pixels.images = fmt::format("{} images of random noise", options.count);
@@ -68,7 +68,7 @@ Pixels MakeImages(const Options& options, const model::Checkpoint& checkpoint) {
 }
 
 // Of a model of images.
-Inspection MeasureImages(const Options& options, int* failed) {
+Inspection MeasureImages(const QkInspectOptions& options, int* failed) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::VitConfig& c = checkpoint.description.config;
   Inspection inspection;
@@ -92,7 +92,7 @@ bool IsFile(const std::string& text) {
 }
 
 // Texts of a model of text: files with one a line, or words.
-std::vector<std::string> ReadTexts(const Options& options, std::string* from) {
+std::vector<std::string> ReadTexts(const QkInspectOptions& options, std::string* from) {
   std::vector<std::string> all, chosen;
   for (const std::string& text : options.images.paths) {
     if (IsFile(text)) {
@@ -112,7 +112,7 @@ std::vector<std::string> ReadTexts(const Options& options, std::string* from) {
   return chosen;
 }
 
-Inspection MeasureWeights(const Options& options, const std::string& source,
+Inspection MeasureWeights(const QkInspectOptions& options, const std::string& source,
                           const std::vector<inspect::AttentionPart>& parts) {
   int64_t blocks = 0;
   for (const inspect::AttentionPart& part : parts) blocks += part.has_queries() ? part.config->depth : 0;
@@ -121,7 +121,7 @@ Inspection MeasureWeights(const Options& options, const std::string& source,
 }
 
 // Of a model of text, and with texts on their tokens.
-Inspection MeasureTexts(const Options& options) {
+Inspection MeasureTexts(const QkInspectOptions& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
   if (options.images.paths.empty() || options.count == 0) {
@@ -144,7 +144,7 @@ Inspection MeasureTexts(const Options& options) {
 }
 
 // Of a model of sequences that qkv trained on a task or a text.
-Inspection MeasureSequences(const Options& options) {
+Inspection MeasureSequences(const QkInspectOptions& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
   if (!options.images.paths.empty()) {
@@ -155,7 +155,7 @@ Inspection MeasureSequences(const Options& options) {
   return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
 }
 
-Inspection Measure(const Options& options, int* failed) {
+Inspection Measure(const QkInspectOptions& options, int* failed) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   if (app::IsLanguageModel(options.model.path)) return MeasureTexts(options);
   if (!options.model.path.empty() && model::IsSequenceModel(options.model.path)) return MeasureSequences(options);
@@ -224,7 +224,7 @@ void PrintTable(const Inspection& inspection) {
 }
 
 // The files of images or texts that are read.
-void AddInputs(const Options& options, app::InputFiles* inputs) {
+void AddInputs(const QkInspectOptions& options, app::InputFiles* inputs) {
   if (options.images.paths.empty()) return;
   if (!app::IsLanguageModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);
   std::vector<std::filesystem::path> files;
@@ -234,7 +234,7 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
   inputs->Add(files);
 }
 
-int Inspect(const Options& options) {
+int Inspect(const QkInspectOptions& options) {
   app::InputFiles inputs = InputsOf(options.model);
   AddInputs(options, &inputs);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
@@ -257,7 +257,7 @@ int Inspect(const Options& options) {
 }  // namespace
 
 void RegisterQkInspect(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QkInspectOptions>();
   const Command command =
       app.AddCommand("inspect", "Show what each head is: rank, symmetry, position and content, reach");
   options->model.AddModel(command);

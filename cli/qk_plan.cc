@@ -38,7 +38,7 @@ std::string PlanName(const Plan& plan, const Workload& w) {
 }
 
 // A ratio with enough digits to tell 0.94 from 1.
-std::string Times(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
+std::string TimesText(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
 
 constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
 
@@ -68,11 +68,11 @@ std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerg
     return fmt::format(
         "Merging pays: {} multiply-adds instead of {} ({}), {} times fewer, once the merged matrices "
         "are made ({}){}.",
-        ShortCount(with), ShortCount(without), PlanName(other, w), Times(without / with),
+        ShortCount(with), ShortCount(without), PlanName(other, w), TimesText(without / with),
         ShortCount(MultiplyAddsBeforehand(merged, w)), why);
   }
   return fmt::format("Merging does not pay: {} multiply-adds instead of {} ({}), {} times as many{}.", ShortCount(with),
-                     ShortCount(without), PlanName(other, w), Times(with / without), why);
+                     ShortCount(without), PlanName(other, w), TimesText(with / without), why);
 }
 
 // Whether there are few enough rows for absorbing, if that is possible at all.
@@ -104,8 +104,7 @@ template <typename T>
 void Measure(const Workload& w, double seconds, std::vector<Row>& rows) {
   lab::Trial<T> trial(w);
   for (const Row& row : rows) trial.Prepare(row.plan);
-  const std::vector<qkv::cli::Times> times =
-      Interleave(rows.size(), seconds, [&](size_t i) { trial.Run(rows[i].plan); });
+  const std::vector<Times> times = Interleave(rows.size(), seconds, [&](size_t i) { trial.Run(rows[i].plan); });
   for (size_t i = 0; i < rows.size(); ++i) rows[i].measured = times[i].best() / 1e3;
 }
 

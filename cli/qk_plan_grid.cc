@@ -21,9 +21,9 @@ using attention::Plan;
 using attention::Workload;
 
 constexpr int kShapes = 200;
-constexpr double kMost = 4e8;       // multiply-adds of a shape
-constexpr double kNotClose = 3;     // not measured if predicted to take so many times the best
-constexpr double kContends = 1.25;  // measured again if it took up to so many times the best
+constexpr double kMostOperations = 4e8;  // multiply-adds of a shape
+constexpr double kNotClose = 3;          // not measured if predicted to take so many times the best
+constexpr double kContends = 1.25;       // measured again if it took up to so many times the best
 constexpr double kAsGood = 1.05;
 
 // Quality of a way of choosing over all shapes: seconds of its choice divided by those of the best.
@@ -113,7 +113,7 @@ int Run(const QkPlanOptions& options) {
   Choice predicted, cheapest, projected;
   std::vector<double> errors;
   for (int shape = 0; shape < kShapes; ++shape) {
-    const Workload w = lab::RandomWorkload(rng, kMost);
+    const Workload w = lab::RandomWorkload(rng, kMostOperations);
     const Measured measured = MeasurePlans<T>(w, costs, options.seconds / kShapes);
     const Plan chosen = FastestPlan<T>(w, costs);
     const double best = measured.Best();

@@ -8,11 +8,11 @@
 namespace qkv::cli {
 namespace {
 
-struct Options : RewriteOptions {
+struct QkSplitOptions : RewriteOptions {
   int64_t width = 0;
 };
 
-int Split(const Options& options) {
+int Split(const QkSplitOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   RequireImageModel(options.model, "qk split");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
@@ -23,7 +23,7 @@ int Split(const Options& options) {
 }  // namespace
 
 void RegisterQkSplit(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QkSplitOptions>();
   const Command command = app.AddCommand("split", "Write a merged model with queries and keys of its own again");
   options->AddTo(command);
   command.AddOption("--width", &options->width, "Features of a head's queries and keys (default: those of its values)")

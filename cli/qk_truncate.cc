@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options : RewriteOptions {
+struct QkTruncateOptions : RewriteOptions {
   int64_t rank = 1;
   std::string images, calibration;
   int64_t tokens_of = 32;
@@ -28,8 +28,8 @@ struct Options : RewriteOptions {
 };
 
 // The inputs of the attention for some images of a folder.
-lab::BlockTokens ReadBlockTokens(const Options& options, const std::string& folder, const model::Checkpoint& checkpoint,
-                                 const model::Model& model) {
+lab::BlockTokens ReadBlockTokens(const QkTruncateOptions& options, const std::string& folder,
+                                 const model::Checkpoint& checkpoint, const model::Model& model) {
   lab::BlockTokens tokens(checkpoint);
   ImageOptions images;
   images.quiet = options.quiet;
@@ -45,7 +45,7 @@ struct Predictions {
   int failed = 0;
 };
 
-Predictions ComputePredictions(const Options& options, const model::Model& model) {
+Predictions ComputePredictions(const QkTruncateOptions& options, const model::Model& model) {
   Predictions answers;
   std::vector<float> logits;
   ImageOptions images;
@@ -87,7 +87,7 @@ void PrintErrors(const std::vector<lab::HeadError>& errors, bool json) {
 }
 
 // Returns the number of unreadable images.
-int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, const model::Model& before,
+int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkpoint, const model::Model& before,
                const model::Model& after) {
   const Predictions exact = ComputePredictions(options, before), ours = ComputePredictions(options, after);
   Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
@@ -115,7 +115,7 @@ int PrintDrift(const Options& options, const model::Checkpoint& checkpoint, cons
   return exact.failed;
 }
 
-int Truncate(const Options& options) {
+int Truncate(const QkTruncateOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   RequireImageModel(options.model, "qk truncate");
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
@@ -147,7 +147,7 @@ int Truncate(const Options& options) {
 }  // namespace
 
 void RegisterQkTruncate(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QkTruncateOptions>();
   const Command command = app.AddCommand("truncate", "Write a model with fewer features of queries and keys a head");
   options->AddTo(command);
   command.AddOption("--rank", &options->rank, "Features of a head's queries and keys")

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // Images of --input computed together.
 constexpr int64_t kPixelsBatch = 8;
 
-struct Options {
+struct RunOptions {
   ModelOptions model;
   ImageOptions images;
   std::string input, output, attention, hidden;
@@ -37,7 +37,7 @@ struct Result {
   app::Captured captured;
 };
 
-Result RunPixels(const Options& options, const model::Model& model, const app::CaptureRequest& request,
+Result RunPixels(const RunOptions& options, const model::Model& model, const app::CaptureRequest& request,
                  const io::SafeTensors& file) {
   Result result;
   result.pixels = app::ReadPixels(file, options.input, model.config());
@@ -52,13 +52,13 @@ Result RunPixels(const Options& options, const model::Model& model, const app::C
   return result;
 }
 
-app::CaptureRequest ParseRequest(const Options& options, const model::VitConfig& config) {
+app::CaptureRequest ParseRequest(const RunOptions& options, const model::VitConfig& config) {
   return {ParseList(options.hidden, 0, config.depth, "--hidden"),
           ParseList(options.attention, 0, config.depth - 1, "--attention")};
 }
 
 // A model that writes about images, for pixels and ids in a file.
-Result RunCaptions(const Options& options, const model::Checkpoint& checkpoint) {
+Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoint) {
   Require(
       !options.input.empty(),
       "run: {} has a decoder, whose ids have to be given: \"pixels\" and \"decoder_input_ids\" by --input FILE; qkv "
@@ -78,7 +78,7 @@ Result RunCaptions(const Options& options, const model::Checkpoint& checkpoint) 
   return result;
 }
 
-Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
+Result RunFile(const RunOptions& options, const model::Checkpoint& checkpoint) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
@@ -95,7 +95,7 @@ Result RunFile(const Options& options, const model::Checkpoint& checkpoint) {
 }
 
 // A model of texts, for ids in a file.
-Result RunTexts(const Options& options) {
+Result RunTexts(const RunOptions& options) {
   Require(!options.input.empty(), "run: {} is a model of texts; give ids by --input FILE, see qkv tokenize",
           options.model.path);
   Require(options.hidden.empty(), "run: --hidden is of images");
@@ -121,7 +121,7 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   return shrunk;
 }
 
-Result RunImages(const Options& options, const model::Checkpoint& checkpoint, int* failed) {
+Result RunImages(const RunOptions& options, const model::Checkpoint& checkpoint, int* failed) {
   const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
   const app::CaptureRequest request = ParseRequest(options, checkpoint.description.config);
   const ImageList images = CollectImages(options.images.paths);
@@ -153,14 +153,14 @@ Result RunImages(const Options& options, const model::Checkpoint& checkpoint, in
   return result;
 }
 
-Result RunAny(const Options& options, int* failed) {
+Result RunAny(const RunOptions& options, int* failed) {
   if (app::IsLanguageModel(options.model.path)) return RunTexts(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   if (checkpoint.description.decoder) return RunCaptions(options, checkpoint);
   return options.input.empty() ? RunImages(options, checkpoint, failed) : RunFile(options, checkpoint);
 }
 
-int Run(const Options& options) {
+int Run(const RunOptions& options) {
   // Whatever exists and is no file, such as /dev/null, loses nothing.
   std::error_code ignored;
   const bool is_file = !fs::exists(options.output, ignored) || fs::is_regular_file(options.output, ignored);
@@ -193,7 +193,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void RegisterRun(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RunOptions>();
   const Command command = app.AddCommand("run", "Write logits, tokens, hidden states and attention to a file");
   options->model.AddModel(command);
   options->model.AddSize(command);

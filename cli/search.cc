@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SearchOptions {
   ModelOptions model;
   ImageOptions images;
   std::string vectors, pool, sheet;
@@ -58,7 +58,7 @@ bool IsImage(const std::string& query) { return query == "-" || fs::exists(query
 
 // Says what makes the scores of this model and those vectors meaningless.
 template <typename Checkpoint>
-void CompareSource(const Options& options, const app::VectorFile& vectors, const Checkpoint& checkpoint) {
+void CompareSource(const SearchOptions& options, const app::VectorFile& vectors, const Checkpoint& checkpoint) {
   if (!vectors.source()) {
     PrintNote(FormatShown("{}: does not say which model made it; its scores are right for the same one only",
                           options.vectors));
@@ -103,8 +103,8 @@ std::vector<fs::path> FilesOf(const std::string& query) {
 }
 
 // Words are compared with vectors of the space that both towers share.
-void RequireSharedSpace(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint,
-                        const std::string& words) {
+void RequireSharedSpace(const SearchOptions& options, const app::VectorFile& vectors,
+                        const model::Checkpoint& checkpoint, const std::string& words) {
   app::RequireWords(words, "search");
   Require(checkpoint.description.text.has_value(),
           "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m", words);
@@ -127,7 +127,7 @@ std::vector<app::Embedding> WithWords(const std::vector<std::string>& words, con
 }
 
 // Vectors of words by the text tower, in their order.
-std::vector<app::Embedding> EmbedWords(const Options& options, const model::Checkpoint& checkpoint,
+std::vector<app::Embedding> EmbedWords(const SearchOptions& options, const model::Checkpoint& checkpoint,
                                        const std::vector<std::string>& words) {
   const model::TwoTowerModel model = app::BuildTowers(
       checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
@@ -135,7 +135,7 @@ std::vector<app::Embedding> EmbedWords(const Options& options, const model::Chec
 }
 
 // Vectors of images, in their order, as the file's were made unless the options say otherwise.
-std::vector<app::Embedding> EmbedImages(const Options& options, const app::VectorFile& vectors,
+std::vector<app::Embedding> EmbedImages(const SearchOptions& options, const app::VectorFile& vectors,
                                         const model::Checkpoint& checkpoint, const ImageList& images, int* failed) {
   ModelOptions how = options.model;
   std::string pool = options.pool;
@@ -157,7 +157,7 @@ std::vector<app::Embedding> EmbedImages(const Options& options, const app::Vecto
   return embeddings;
 }
 
-void RequireWidth(const Options& options, const app::VectorFile& vectors, const Queries& queries,
+void RequireWidth(const SearchOptions& options, const app::VectorFile& vectors, const Queries& queries,
                   const std::string& model) {
   const int64_t width = queries.view().dim(1);
   Require(width == vectors.width(), "search: {} gives vectors of {} numbers, {} has vectors of {}{}", model, width,
@@ -167,7 +167,8 @@ void RequireWidth(const Options& options, const app::VectorFile& vectors, const 
               : "; give the model that embedded it by -m");
 }
 
-Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, const model::Checkpoint& checkpoint) {
+Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vectors,
+                     const model::Checkpoint& checkpoint) {
   std::vector<std::string> paths, words;
   for (const std::string& query : options.queries) {
     if (!IsImage(query)) RequireSharedSpace(options, vectors, checkpoint, query);
@@ -197,7 +198,8 @@ Queries EmbedQueries(const Options& options, const app::VectorFile& vectors, con
 }
 
 // Words alone, by a model of texts.
-Queries EmbedTextQueries(const Options& options, const app::VectorFile& vectors, const app::LanguageModel& model) {
+Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& vectors,
+                         const app::LanguageModel& model) {
   for (const std::string& query : options.queries) {
     Require(!IsImage(query), "search: {} is a model of texts, and {} is a file; search for words", options.model.path,
             query);
@@ -219,7 +221,7 @@ std::string WeightsOf(const ModelOptions& options) {
 }
 
 // The model that embedded the file, if none is named and the file knows it.
-ModelOptions ChosenModel(const Options& options, const app::VectorFile& vectors) {
+ModelOptions ChosenModel(const SearchOptions& options, const app::VectorFile& vectors) {
   ModelOptions model = options.model;
   if (!model.path.empty() || !vectors.source() || vectors.source()->model.empty()) return model;
   const app::EmbeddingSource& source = *vectors.source();
@@ -240,7 +242,7 @@ void PrintText(const app::SearchAnswer& answer, bool one) {
 }
 
 // A hit's photo may be gone, or have moved: its place on the sheet is empty.
-void TellMissing(const Options& options, const std::vector<fs::path>& photos) {
+void TellMissing(const SearchOptions& options, const std::vector<fs::path>& photos) {
   const auto is_missing = [](const fs::path& photo) {
     std::error_code ignored;
     return !fs::exists(photo, ignored);
@@ -252,7 +254,8 @@ void TellMissing(const Options& options, const std::vector<fs::path>& photos) {
                         options.vectors));
 }
 
-void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answers, const app::VectorFile& vectors) {
+void WriteSheet(const SearchOptions& options, std::span<const app::SearchAnswer> answers,
+                const app::VectorFile& vectors) {
   std::vector<fs::path> photos;
   for (const app::SearchAnswer& answer : answers) {
     for (const app::SearchHit& hit : answer.hits) photos.emplace_back(hit.path);
@@ -271,7 +274,7 @@ void WriteSheet(const Options& options, std::span<const app::SearchAnswer> answe
 }
 
 // What is read before the photos of hits are known: the vectors with what lies beside them, and the queries.
-void AddInputs(const Options& options, app::InputFiles* inputs) {
+void AddInputs(const SearchOptions& options, app::InputFiles* inputs) {
   inputs->Add(fs::path(options.vectors));
   if (options.vectors.ends_with(".npy")) {
     inputs->Add(app::PathsFileOf(options.vectors));
@@ -283,7 +286,7 @@ void AddInputs(const Options& options, app::InputFiles* inputs) {
   if (!queries.empty()) inputs->Add(app::CollectImages(queries, {}).files);
 }
 
-Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
+Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors) {
   if (app::IsLanguageModel(options.model.path)) {
     Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
     RequireNoImageOptions(options.model, "search");
@@ -300,7 +303,7 @@ Queries AnyQueries(const Options& options, const app::VectorFile& vectors) {
   return EmbedQueries(options, vectors, checkpoint);
 }
 
-int Search(Options options) {
+int Search(SearchOptions options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
@@ -338,7 +341,7 @@ int Search(Options options) {
 }  // namespace
 
 void RegisterSearch(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SearchOptions>();
   const Command command = app.AddCommand("search", "Find the nearest of many embedded images or texts");
   command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
   command

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SegmentOptions {
   ModelOptions model;
   ImageOptions images;
   std::string task, output, ids, coco, stuff;
@@ -52,7 +52,7 @@ void PrintText(const app::PhotoSegments& photo) {
   }
 }
 
-app::SegmentRules MakeRules(const Options& options, const model::Model& model) {
+app::SegmentRules MakeRules(const SegmentOptions& options, const model::Model& model) {
   app::SegmentRules rules;
   rules.task = app::DefaultTask(model);
   if (!options.task.empty()) rules.task = *app::FindSegmentTask(options.task);
@@ -68,7 +68,7 @@ app::SegmentRules MakeRules(const Options& options, const model::Model& model) {
   return rules;
 }
 
-int Segment(const Options& options) {
+int Segment(const SegmentOptions& options) {
   Require(!options.model.path.empty(),
           "segment: give a model of masks by -m, such as tue-mps/coco_panoptic_eomt_large_640; the built-in model "
           "classifies digits only");
@@ -109,7 +109,7 @@ int Segment(const Options& options) {
 }  // namespace
 
 void RegisterSegment(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SegmentOptions>();
   const Command command = app.AddCommand("segment", "Find masks of objects and regions in photos, by EoMT");
   options->model.AddModel(command);
   options->model.AddSize(command);

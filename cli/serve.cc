@@ -14,7 +14,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct ServeOptions {
   std::vector<std::string> models;
   std::string config, address, dtype, key_file;
   int port = -1, threads = 0;
@@ -34,7 +34,7 @@ std::vector<server::ModelEntry> ShippedModels() {
   return models;
 }
 
-server::ServerConfig ConfigOf(const Options& options) {
+server::ServerConfig ConfigOf(const ServeOptions& options) {
   Require(
       options.dtype.empty() || !options.models.empty(),
       "--dtype is the precision of the models of -m, and there is none; in a file (--config) each model has its own");
@@ -52,7 +52,7 @@ server::ServerConfig ConfigOf(const Options& options) {
   return config;
 }
 
-int Serve(const Options& options) {
+int Serve(const ServeOptions& options) {
   const auto log = [](const io::Json& line) {
     PrintMessage("{}\n", line.dump(-1, ' ', true, io::Json::error_handler_t::replace));
   };
@@ -69,7 +69,7 @@ int Serve(const Options& options) {
 }  // namespace
 
 void RegisterServe(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ServeOptions>();
   const Command command = app.AddCommand("serve", "Answer over HTTP: embeddings, classes, attention, texts");
   AddServedModels(
       command, &options->models,

@@ -15,7 +15,7 @@ constexpr size_t kMaxTextBytes = size_t{1} << 30;
 // Texts encoded before their ids are printed.
 constexpr size_t kTextsAtATime = 4096;
 
-struct Options {
+struct TokenizeOptions {
   std::string model, file;
   int threads = 0;
   int64_t max_length = -1;
@@ -52,7 +52,7 @@ void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bo
   PrintRaw(line + "\n");
 }
 
-int Tokenize(const Options& options) {
+int Tokenize(const TokenizeOptions& options) {
   if (options.threads > 0) SetNumThreads(options.threads);
   const text::Tokenizer tokenizer =
       options.target ? text::Tokenizer::OpenTarget(options.model) : text::Tokenizer::Open(options.model);
@@ -88,7 +88,7 @@ int Tokenize(const Options& options) {
 }  // namespace
 
 void RegisterTokenize(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeOptions>();
   const Command command = app.AddCommand("tokenize", "Show the ids that texts become");
   command
       .AddOption(

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct TrainOptions {
   std::string data, output, file;
   bool resume = false, quiet = false;
   train::Settings settings;  // of the command line
@@ -34,7 +34,7 @@ struct Options {
 
 // The configuration of a new run, or that of the run in `folder` with the changes that are allowed.
 template <typename Data>
-train::TrainConfig MakeConfig(const Options& options, const fs::path& folder, const Data& data, bool speaks) {
+train::TrainConfig MakeConfig(const TrainOptions& options, const fs::path& folder, const Data& data, bool speaks) {
   train::Settings given = CollectSettings(options.file, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
   if (options.resume && fs::exists(file)) {
@@ -56,7 +56,7 @@ std::string UsageHints(const std::string& data, const std::string& run) {
 
 // saved: the folder has a checkpoint.
 // pairs: the file of validation pairs, if one was given.
-void PrintOutcome(const train::Outcome& outcome, bool saved, const Options& options, const std::string& pairs,
+void PrintOutcome(const train::Outcome& outcome, bool saved, const TrainOptions& options, const std::string& pairs,
                   TrainProgress& progress) {
   using Reason = train::Outcome::Reason;
   const std::string run = Quoted(options.output), data = Quoted(options.data);
@@ -91,8 +91,8 @@ void Barrier(train::Communicator& processes) {
 
 // data: images, or sequences. maps: of images, or none.
 template <typename Data>
-int TrainOn(train::Communicator& processes, const Options& options, const train::TrainConfig& config, const Data& data,
-            const std::vector<std::string>& notes, std::optional<MapImages> maps) {
+int TrainOn(train::Communicator& processes, const TrainOptions& options, const train::TrainConfig& config,
+            const Data& data, const std::vector<std::string>& notes, std::optional<MapImages> maps) {
   if (!processes.first()) Barrier(processes);  // rank 0 makes the folder
   train::RunFolder folder =
       processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
@@ -130,13 +130,13 @@ int TrainOn(train::Communicator& processes, const Options& options, const train:
 }
 
 // A table of image paths without endings looks like pairs; a preset of images says what it is.
-bool AsksForImages(const Options& options) {
+bool AsksForImages(const TrainOptions& options) {
   const train::Settings given = CollectSettings(options.file, options.settings);
   const auto preset = given.find("preset");
   return preset != given.end() && !train::IsForSequences(preset->second);
 }
 
-int TrainBy(train::Communicator& processes, const Options& options) {
+int TrainBy(train::Communicator& processes, const TrainOptions& options) {
   if (processes.threads() > 0) SetNumThreads(processes.threads());
   if (train::IsPairs(options.data) && !AsksForImages(options)) {
     const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
@@ -164,7 +164,7 @@ int TrainBy(train::Communicator& processes, const Options& options) {
   return TrainOn(processes, options, config, data, data.notes, std::move(maps));
 }
 
-int Train(const Options& options) {
+int Train(const TrainOptions& options) {
   const std::unique_ptr<train::Communicator> processes = JoinProcesses();
   if (processes->alone()) return TrainBy(*processes, options);
   try {
@@ -186,7 +186,7 @@ int Train(const Options& options) {
 }  // namespace
 
 void RegisterTrain(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainOptions>();
   const Command command =
       app.AddCommand("train",
                      "Train a Vision Transformer on images, a sequence model on a task or a text, or a translator "

@@ -20,7 +20,7 @@ namespace qkv::cli {
 namespace {
 
 // Smooth enough for the eye.
-constexpr std::chrono::milliseconds kBetween{100};
+constexpr std::chrono::milliseconds kBetweenLines{100};
 
 volatile sig_atomic_t stop_signal = 0;
 std::string_view stop_message;  // NOLINT: a signal handler can only read globals
@@ -139,7 +139,7 @@ void TrainProgress::Evaluation(const train::EvaluationReport& r) {
 }
 
 void TrainProgress::OverwriteLine(const std::string& text) {
-  if (!shown_ || Clock::now() - drawn_ < kBetween) return;
+  if (!shown_ || Clock::now() - drawn_ < kBetweenLines) return;
   drawn_ = Clock::now();
   PrintMessage("\r\x1b[K{}", text);
   std::fflush(stderr);

@@ -21,7 +21,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct TranslateOptions {
   ModelOptions model;
   std::vector<std::string> texts;  // words, or names of files; "-": standard input
   DecodingOptions decoding;
@@ -34,7 +34,7 @@ struct Options {
   bool cut = false;   // a text that is too long is cut in pieces
 };
 
-void Show(const Options& options, const std::string& source, const app::Written& written, std::string* out) {
+void Show(const TranslateOptions& options, const std::string& source, const app::Written& written, std::string* out) {
   const std::string line = options.json ? app::JsonLine({{"source", source},
                                                          {"text", written.text},
                                                          {"score", written.score},
@@ -45,7 +45,7 @@ void Show(const Options& options, const std::string& source, const app::Written&
   *out += line + '\n';
 }
 
-int Rewrite(Options options, std::string_view name) {
+int Rewrite(TranslateOptions options, std::string_view name) {
   if (options.model.path.empty()) {
     const std::string_view shipped = name == "translate" ? app::kTranslator : app::kSummarizer;
     options.model.path = app::FindShippedModel(shipped).string();
@@ -102,7 +102,7 @@ int Rewrite(Options options, std::string_view name) {
 
 void AddRewriting(Command app, int* exit_code, const std::string& name, std::string_view what,
                   std::string_view examples) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TranslateOptions>();
   const Command command = app.AddCommand(name, what);
   options->lines = name == "translate";
   command

@@ -20,7 +20,7 @@
 namespace qkv::cli {
 namespace {
 
-struct Options {
+struct VerifyOptions {
   ModelOptions model;
   std::string reference;
   std::optional<double> tolerance;
@@ -142,7 +142,8 @@ std::string NamesOf(const app::Captured& captured) {
   return names;
 }
 
-Answers AnswerCaptions(const Options& options, const model::Checkpoint& checkpoint, const io::SafeTensors& reference) {
+Answers AnswerCaptions(const VerifyOptions& options, const model::Checkpoint& checkpoint,
+                       const io::SafeTensors& reference) {
   const model::CaptionModel model =
       app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
   const int64_t last = app::CaptionDepth(checkpoint.description) - 1;
@@ -152,7 +153,7 @@ Answers AnswerCaptions(const Options& options, const model::Checkpoint& checkpoi
   return answers;
 }
 
-Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
+Answers AnswerPixels(const VerifyOptions& options, const io::SafeTensors& reference) {
   const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   if (checkpoint.description.decoder) return AnswerCaptions(options, checkpoint, reference);
@@ -169,7 +170,7 @@ Answers AnswerPixels(const Options& options, const io::SafeTensors& reference) {
   return answers;
 }
 
-Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
+Answers AnswerTexts(const VerifyOptions& options, const io::SafeTensors& reference) {
   RequireNoImageOptions(options.model, "verify");
   const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                         PrintNote, options.model.Policy());
@@ -186,7 +187,7 @@ Answers AnswerTexts(const Options& options, const io::SafeTensors& reference) {
   return answers;
 }
 
-int Verify(const Options& options) {
+int Verify(const VerifyOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const auto reference = io::SafeTensors::Open(options.reference);
   const Answers answers =
@@ -233,7 +234,7 @@ int Verify(const Options& options) {
 }  // namespace
 
 void RegisterVerify(Command app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   const Command command = app.AddCommand("verify", "Compare with a reference that the original library made");
   options->model.AddModel(command);
   options->model.AddCompute(command);
