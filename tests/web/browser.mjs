@@ -13,6 +13,7 @@ export const qkv = process.env.QKV ?? join(root, "build/release/qkv");
 export const web = resolve(process.env.QKV_WEB ?? join(root, "build/web"));
 export const kThreads = existsSync(join(web, "qkv-threads.wasm"));
 export const offline = pathToFileURL(join(web, "offline.html")).href;
+export const onDisk = pathToFileURL(join(web, "index.html")).href;
 
 const digits = join(root, "examples/digits");
 export const pictures = readdirSync(digits).filter((name) => name.endsWith(".png")).sort().map((name) => join(digits, name));

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { kThreads, offline, open, pictures, qkv, root, sentences, start } from "./browser.mjs";
+import { kThreads, offline, onDisk, open, pictures, qkv, root, sentences, start } from "./browser.mjs";
 import { distance, rowOf, run, tolerance, translate } from "./native.mjs";
 
 let at;
@@ -108,5 +108,18 @@ test("the page itself opens on a digit, from a host and from disk", async () => 
     await page.waitForSelector("text=/^Prediction$/", { timeout: 60000 });
     assert.deepEqual(problems.filter((problem) => problem !== url), []);
   }
+  await page.close();
+});
+
+test("the page opened from disk says why it cannot start, and leads to the one that can", async () => {
+  const page = await at.browser.newPage();
+  const problems = [];
+  page.on("pageerror", (error) => problems.push(String(error)));
+  await page.goto(onDisk);
+  await page.getByRole("alert").filter({ hasText: "Browsers do not start the engine from a folder on disk" }).waitFor();
+  await page.getByRole("link", { name: "Open offline.html" }).click();
+  await page.waitForSelector("text=/^Prediction$/", { timeout: 60000 });
+  assert.equal(page.url(), offline);
+  assert.deepEqual(problems, []);
   await page.close();
 });

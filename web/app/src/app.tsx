@@ -8,6 +8,7 @@ import { dropped, takeFiles, withPaths } from "./own_files";
 import { editsOf, get, kNoEdits, nothingDrawn, set, useStore, type Picture, type State, type ViewName } from "./state";
 import { startTour, Tour } from "./tour";
 import { isKept, theClient, useAnswer } from "./transport/client";
+import { EngineError } from "./transport/transport";
 import { percent, Problem, Select } from "./ui/controls";
 import { DropDown } from "./ui/menu";
 import { argmax } from "./ui/predictions";
@@ -82,24 +83,31 @@ export function App() {
   const catalogue = useAnswer("models", {});
   const parsed = useMemo(() => catalogue.answer && catalogueOf(catalogue.answer), [catalogue.answer]);
   const s = useStore();
-  if (!parsed) {
-    return (
-      <main class="start">
-        <h1>qkv explorer</h1>
-        {catalogue.error ? (
-          <>
-            <Problem error={catalogue.error} alone />
-            <button type="button" onClick={() => location.reload()}>
-              Try again
-            </button>
-          </>
-        ) : (
-          <p role="status">Starting the engine…</p>
-        )}
-      </main>
-    );
-  }
-  return <Chosen s={s} catalogue={parsed} />;
+  if (parsed) return <Chosen s={s} catalogue={parsed} />;
+  if (catalogue.error) return <NotStarted error={catalogue.error} />;
+  return (
+    <main class="start">
+      <h1>qkv explorer</h1>
+      <p role="status">Starting the engine…</p>
+    </main>
+  );
+}
+
+/** Why there is no engine, in place of the page. */
+export function NotStarted({ error }: { error: Error }) {
+  return (
+    <main class="start">
+      <h1>qkv explorer</h1>
+      <Problem error={error} alone />
+      {error instanceof EngineError && error.type === "from_disk" ? (
+        <a href="offline.html">Open offline.html</a>
+      ) : (
+        <button type="button" onClick={() => location.reload()}>
+          Try again
+        </button>
+      )}
+    </main>
+  );
 }
 
 // The model of the address, or the first that can be opened.

@@ -1,6 +1,6 @@
 // Starts the page: the state from the address (or a recording), the engine, and the address from the state.
 import { render } from "preact";
-import { App } from "./app";
+import { App, NotStarted } from "./app";
 import { askKey } from "./ask_key";
 import { fromHash, toHash } from "./hash";
 import { get, set, subscribe } from "./state";
@@ -11,6 +11,8 @@ import { recordingOf } from "./transport/recording";
 import "./style.css";
 
 const kHashDelay = 250; // milliseconds: browsers limit how often the address may change
+
+const page = document.getElementById("app")!;
 
 async function start(): Promise<void> {
   const recording = recordingOf(document);
@@ -41,7 +43,7 @@ async function start(): Promise<void> {
       set(picture?.kind === "file" && !next.picture ? { ...next, picture } : next);
     });
   }
-  render(<App />, document.getElementById("app")!);
+  render(<App />, page);
 }
 
-void start();
+start().catch((error: Error) => render(<NotStarted error={error} />, page));

@@ -12,6 +12,16 @@ import { EngineError, type OwnFile, type Transport } from "./transport";
 // The worker is qkv-worker.js beside the page, since a strict Content-Security-Policy allows no blob.
 const kWorker = "qkv-worker.js";
 
+// Of index.html, opened from disk: Chromium refuses the worker at once, Firefox does not load it. offline.html has it inside.
+function notStarted(why: string, refused: boolean): EngineError {
+  return refused && location.protocol === "file:"
+    ? new EngineError(
+        "Browsers do not start the engine from a folder on disk. Open offline.html, which lies beside this page, or serve the folder: python3 -m http.server.",
+        "from_disk",
+      )
+    : new EngineError(`The engine could not start: ${why || "qkv-worker.js did not load"}`, "unreachable");
+}
+
 interface Waiting {
   resolve(packet: Packet): void;
   reject(error: Error): void;
@@ -25,16 +35,13 @@ export class WasmTransport implements Transport {
   readonly ready: Promise<void>;
 
   constructor(base: string) {
-    this.worker = new Worker(new URL(kWorker, base));
+    try {
+      this.worker = new Worker(new URL(kWorker, base));
+    } catch (error) {
+      throw notStarted((error as Error).message, true);
+    }
     this.ready = new Promise((resolve, reject) => {
-      this.worker.onerror = (event) => {
-        reject(
-          new EngineError(
-            `The engine could not start: ${event.message || "qkv-worker.js did not load"}`,
-            "unreachable",
-          ),
-        );
-      };
+      this.worker.onerror = ({ message }) => reject(notStarted(message, !message));
       this.worker.onmessage = ({ data }) => {
         if (data.ready) resolve();
         else if (data.failed) reject(new EngineError(String(data.failed), "unreachable"));

@@ -133,6 +133,14 @@ test("models that cannot be opened are named with the reason", { skip }, async (
   await page.close();
 });
 
+test("opened from disk, the page says why there is no engine", { skip }, async () => {
+  const page = await at.browser.newPage();
+  await page.goto(kPage.href);
+  await page.getByText("Browsers do not start the engine from a folder on disk").waitFor();
+  assert.equal(await page.getByRole("link").getAttribute("href"), "offline.html");
+  await page.close();
+});
+
 test("the page allows itself no more than it needs", { skip }, async () => {
   answer = (_, response) => response.end(packet(kNoModels));
   const page = await at.browser.newPage();
