@@ -14,5 +14,11 @@ export function Obstacle({ bench, edit }: { bench: Bench; edit: Edit }) {
   );
   if (possible) return null;
   const why = error?.message.replace(/^edit: /, "");
-  return <p class="problem">{why ? `Not possible here: ${why}.` : `${model.title} cannot be edited so.`}</p>;
+  return (
+    <p class="problem">
+      {why
+        ? `Not possible here: ${why}.`
+        : `${model.title} cannot be edited so.${seen ? "" : " Open a picture to see why."}`}
+    </p>
+  );
 }

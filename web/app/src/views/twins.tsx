@@ -12,24 +12,28 @@ import { Picture } from "../ui/picture";
 import { BlockAndHead, headText, More, Title } from "./view";
 
 const kMost = 4;
+// Shipped with qkv: trained on the same data by the same recipe.
+const kTwins = ["digits", "digits-shared", "digits-merged"];
 const kWhat: Record<string, string> = {
   separate: "two matrices, as usual",
   shared: "one projection for queries and keys",
   merged: "one matrix in place of the product",
 };
 
-/** The models that stand beside each other: those chosen, else those of the model's input size. */
-export function twinsOf({ catalogue, model, s }: Bench): Model[] {
+/** The models that stand beside each other: those chosen, else the model and, if it is one of them, its known twins. */
+export function twinsOf({ catalogue, model, s }: Pick<Bench, "catalogue" | "model" | "s">): Model[] {
   const alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
-  const chosen = s.twins.map((id) => alike.find((each) => each.id === id)).filter((each): each is Model => !!each);
+  const those = (ids: string[]) =>
+    [...new Set(ids)].map((id) => alike.find((each) => each.id === id)).filter((each): each is Model => !!each);
+  const chosen = those(s.twins);
   if (chosen.length) return chosen;
-  const same = alike.filter((each) => each.input.join() === model.input.join());
-  return same.slice(0, 3);
+  return those(kTwins.includes(model.id) ? kTwins : [model.id]);
 }
 
 export function TwinsView({ bench }: { bench: Bench }) {
   const { catalogue, model, query, block, head, pass } = bench;
   const twins = twinsOf(bench),
+    known = twins.every(({ id }) => kTwins.includes(id)),
     alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
   const row = pass.attention?.row(block, head, query) ?? null;
   const toggle = (id: string) => {
@@ -38,10 +42,11 @@ export function TwinsView({ bench }: { bench: Bench }) {
   };
   return (
     <Layout bench={bench} overlay={{ values: row, label: `Attention of ${tokenName(model, query)}`, what: "weight" }}>
-      <Title title="Twins: the same training, another attention">
+      <Title title={known ? "Twins: the same training, another attention" : "Twins: one picture, several models"}>
         <p>
-          One picture, one query, and models trained on the same data by the same recipe. They differ only in how scores
-          are made: from two matrices, from one shared projection, or from one merged matrix.
+          {known
+            ? "One picture, one query, and models trained on the same data by the same recipe. They differ only in how scores are made: from two matrices, from one shared projection, or from one merged matrix."
+            : "One picture and one query in any models that read such pictures, side by side. Choose which; models of different training differ in more than their attention."}
         </p>
       </Title>
       {alike.length > 1 && (
@@ -53,7 +58,9 @@ export function TwinsView({ bench }: { bench: Bench }) {
       )}
       <BlockAndHead bench={bench} />
       {alike.length < 2 && (
-        <p class="problem">Only one model is open. Start the explorer with several: qkv explore -m FIRST -m SECOND</p>
+        <p class="problem">
+          No other open model reads such pictures. Start the explorer with several: qkv explore -m FIRST -m SECOND
+        </p>
       )}
       <div class="twins">
         {twins.map((each) => (
@@ -63,9 +70,9 @@ export function TwinsView({ bench }: { bench: Bench }) {
       <More title="What the comparison can say">
         <p>
           Two runs of one recipe also differ by chance, and heads have no order: head 1 of one model is not head 1 of
-          another. Over whole test sets, sharing costs 4 to 14 points on sorting and on finding the next token, and no
-          measurable amount on CIFAR-10; one merged matrix trains worse there (−1.24 ± 0.25 points). It can express
-          everything that two can, and more.
+          another. Among twins, over whole test sets, sharing costs 4 to 14 points on sorting and on finding the next
+          token, and no measurable amount on CIFAR-10; one merged matrix trains worse there (−1.24 ± 0.25 points). It
+          can express everything that two can, and more.
         </p>
       </More>
     </Layout>

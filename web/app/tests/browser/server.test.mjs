@@ -133,6 +133,49 @@ test("models that cannot be opened are named with the reason", { skip }, async (
   await page.close();
 });
 
+// One that takes photos, of which there is none, and translators: as qkv describes them.
+const kPhotos = {
+  id: "segmenter",
+  title: "Segmenter",
+  kind: "image",
+  photo: true,
+  input: [3, 32, 32],
+  patch: [4, 4],
+  grid: [8, 8],
+  prefix: ["class"],
+  labels: [],
+  exact: [],
+  ...{ blocks: 2, heads: 2, head_width: 8, width: 16, attention: "separate" },
+};
+const translator = (id) => ({ ...kPhotos, id, title: id, kind: "pair" });
+
+test("a model that is not of qkv's own is not spoken of as those are", { skip }, async () => {
+  const others = [kPhotos, { ...kPhotos, id: "other", title: "Other" }, translator("opus")];
+  let models = others;
+  answer = (request, response) =>
+    request.url.endsWith("/models")
+      ? response.end(packet({ models, samples: [] }))
+      : response.end(packet({ text: "Was geschrieben wird.", rows: [], columns: [] }));
+  const page = await at.browser.newPage();
+  await page.goto(`${url}#view=twins`);
+  await page.getByRole("heading", { name: "Twins: one picture, several models" }).waitFor();
+  assert.equal(await page.getByText("the same recipe").count(), 0);
+  assert.deepEqual(await page.locator(".twin h2").allInnerTexts(), ["Segmenter"]);
+  await page.evaluate(() => (location.hash = "view=gauge"));
+  await page.getByText("Segmenter cannot be edited so. Open a picture to see why.").waitFor();
+  await page.evaluate(() => (location.hash = "view=steps&step=5"));
+  await page.getByLabel("Source text").waitFor();
+  await page.getByText("Was geschrieben wird.").waitFor();
+  assert.equal(await page.locator(".sentences [lang]").count(), 0);
+  assert.equal(await page.getByText("BLEU").count(), 0);
+  models = [...others, translator("english-italian")];
+  await page.reload();
+  await page.getByLabel("Sentence, in English").waitFor();
+  assert.equal(await page.getByLabel("Translator").inputValue(), "english-italian");
+  await page.locator(".sentences [lang=it]").waitFor();
+  await page.close();
+});
+
 test("opened from disk, the page says why there is no engine", { skip }, async () => {
   const page = await at.browser.newPage();
   await page.goto(kPage.href);
