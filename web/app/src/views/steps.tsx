@@ -101,8 +101,9 @@ export const kSteps: Step[] = [
     ),
     text: (
       <>
-        A look-up: the query patch asks for the entry most like it and takes that one alone. All weight lies on one
-        place, and it jumps as you drag.
+        A look-up: the query patch asks for the entry most like it and takes that one alone. Nothing is more like a
+        patch than itself, so the answer is the patch again, or shared by its exact copies, as on blank paper. To find
+        anything else, queries and keys have to differ: those of step 4 are learned.
       </>
     ),
   },
@@ -129,7 +130,8 @@ export const kSteps: Step[] = [
     text: (
       <>
         The softmax of similarities. The temperature τ sets how sharp: near 0 it is the hard dictionary again, and a
-        large τ gives the mean of the whole picture.
+        large τ gives the mean of the whole picture. In between, patches that look alike answer too, the patch itself
+        still the most.
       </>
     ),
   },
@@ -198,8 +200,8 @@ export const kSteps: Step[] = [
     ),
     text: (
       <>
-        The text that is written asks the text that is read. Here one can see what the softmax is worth: put a hard
-        look-up, or the Gaussian of step 1, in its place, and read the sentence.
+        The text that is written asks the text that is read. Here one can see what its weights are worth: put those of
+        an earlier step in their place, and read the sentence.
       </>
     ),
   },
@@ -363,13 +365,12 @@ function PatchStep({
           onInput={(x) => set({ temperature: +(10 ** x).toPrecision(4) })}
         />
       )}
-      {s.step === 1 && values && values[query] > 0.5 && (
+      {s.step === 1 && greatest > 0 && (
         <p class="note">
-          The entry most like the query is the patch itself: a dictionary returns what it holds for an equal key.
+          {greatest > 0.9
+            ? "Here: the patch itself, which has no exact copy."
+            : `Here: ${Math.round(1 / greatest)} patches are exactly alike and share the weight.`}
         </p>
-      )}
-      {s.step === 1 && greatest > 0 && greatest < 0.5 && (
-        <p class="note">{Math.round(1 / greatest)} patches are exactly alike and share the weight.</p>
       )}
       {s.step === 3 && model.heads > 1 && (
         <Slider
