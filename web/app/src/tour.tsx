@@ -1,4 +1,5 @@
 // A guided tour of five steps. The page stays usable beneath: each step shows a view and says what to try in it.
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { get, kNoEdits, nothingDrawn, set, useStore, type State } from "./state";
 import { wantsStillness } from "./ui/hooks";
@@ -8,9 +9,10 @@ const kNarrow = 736; // CSS pixels, as in style.css
 interface Stop {
   title: string;
   text: string;
-  attempt: string;
+  attempt: ComponentChildren;
   target: string; // what is outlined
-  narrow?: string; // and on a narrow screen, where the first would be far from what is to be done
+  // On a narrow screen, where the target would be far from what is to be done.
+  narrow?: { target: string; text: string; attempt: string };
   state: Partial<State>;
 }
 
@@ -25,9 +27,17 @@ export const kStops: Stop[] = [
   {
     title: "See where a patch looks",
     target: ".head-grid",
-    narrow: ".panel .picture",
     text: "Each small map is one head. It shows from which patches the framed one, the query, reads. Heads have learned different habits.",
-    attempt: "Move over the picture, or use the arrow keys. Choose a head to see it large.",
+    attempt: (
+      <>
+        Move over the picture<span class="keys">, or use the arrow keys</span>. Choose a head to see it large.
+      </>
+    ),
+    narrow: {
+      target: ".panel .picture",
+      text: "The colours are the map of one head: from which patches the framed one, the query, reads. Heads have learned different habits.",
+      attempt: "Drag the frame over the picture. Then scroll down: each small map there is another head, choose one.",
+    },
     state: { view: "attention", pad: false, block: 1, head: 0, query: 25, held: false, ...kNoEdits },
   },
   {
@@ -55,6 +65,8 @@ export const kStops: Stop[] = [
 
 export const startTour = () => set({ tour: 0, ...kStops[0].state });
 
+const lookOf = (stop: Stop) => (innerWidth < kNarrow && stop.narrow) || stop;
+
 function close(): void {
   const { picture } = get();
   // A pad that stayed blank is put away.
@@ -75,7 +87,7 @@ export function Tour() {
     // The target may be drawn a moment later.
     let outlined: Element | null = null;
     const find = () => {
-      const found = document.querySelector((innerWidth < kNarrow && stop.narrow) || stop.target);
+      const found = document.querySelector(lookOf(stop).target);
       if (found === outlined) return;
       outlined?.classList.remove("pointed-out");
       found?.classList.add("pointed-out");
@@ -102,6 +114,7 @@ export function Tour() {
     return () => document.removeEventListener("keydown", escape);
   }, [!!stop]);
   if (!stop) return null;
+  const { text, attempt } = lookOf(stop);
   const go = (to: number) => set({ tour: to, ...(kStops[to]?.state ?? {}) });
   return (
     <section class="tour" role="dialog" aria-labelledby="tour-title" aria-describedby="tour-text" data-not-kept>
@@ -112,9 +125,9 @@ export function Tour() {
         {stop.title}
       </h2>
       <div id="tour-text">
-        <p>{stop.text}</p>
+        <p>{text}</p>
         <p class="try">
-          <b>Try it:</b> {stop.attempt}
+          <b>Try it:</b> {attempt}
         </p>
         {view !== stop.state.view && (
           <p class="note">
