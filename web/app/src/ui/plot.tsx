@@ -1,4 +1,5 @@
-// A small line plot as SVG, with a mark where the slider stands. Lines differ in dash and have their names beside them.
+// A small line plot as SVG, with a mark where the slider stands. Lines differ in colour and dash, which a
+// legend above them names.
 
 export interface Line {
   name: string;
@@ -20,7 +21,7 @@ const kDashes = ["", "6 3", "2 3", "9 3 2 3", "1 4"];
 
 export function LinePlot({ lines, label, yLabel, yText, low, high, at, width = 460, height = 200 }: Props) {
   const left = 46,
-    right = 60,
+    right = 16,
     top = 12,
     bottom = 34;
   const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
@@ -30,16 +31,21 @@ export function LinePlot({ lines, label, yLabel, yText, low, high, at, width = 4
   const Y = (y: number) => height - bottom - ((y - low) / (high - low || 1)) * (height - top - bottom);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((part) => low + part * (high - low));
   const xTicks = [...new Set(xs)].filter((_, i, all) => all.length < 10 || i % 2 === 0 || i === all.length - 1);
-  // Names that would overlap are moved apart.
-  const ends = lines.map(({ points }, i) => ({ i, y: Y(points.at(-1)![1]) })).sort((a, b) => a.y - b.y);
-  for (let i = 1; i < ends.length; ++i) ends[i].y = Math.max(ends[i].y, ends[i - 1].y + 14);
-  const over = Math.max(0, (ends.at(-1)?.y ?? 0) - (height - bottom));
-  const nameY = new Map(ends.map(({ i, y }) => [i, y - over]));
   const said = lines
     .map(({ name, points }) => `${name}: ${points.map(([x, y]) => `${yText(y)} at ${x}`).join(", ")}`)
     .join(". ");
   return (
     <div class="plot">
+      <ul class="names" aria-hidden="true">
+        {lines.map(({ name }, i) => (
+          <li key={name} class={`line line-${i}`}>
+            <svg viewBox="0 0 34 8">
+              <polyline points="1,4 33,4" stroke-dasharray={kDashes[i % kDashes.length]} />
+            </svg>
+            {name}
+          </li>
+        ))}
+      </ul>
       <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${yLabel} along ${label}. ${said}`}>
         {ticks.map((y) => (
           <g key={y}>
@@ -69,9 +75,6 @@ export function LinePlot({ lines, label, yLabel, yText, low, high, at, width = 4
             {points.map(([x, y]) => (
               <circle key={x} cx={X(x)} cy={Y(y)} r={2.5} />
             ))}
-            <text x={width - right + 8} y={nameY.get(i)! + 4}>
-              {name}
-            </text>
           </g>
         ))}
       </svg>

@@ -90,6 +90,7 @@ export function PlannerView({ bench }: { bench: Bench }) {
         />
         <Problem error={asked.error} />
         {answer && <Orders rows={(answer.json.rows as Row[] | undefined) ?? []} />}
+        {answer && <Parts rows={(answer.json.rows as Row[] | undefined) ?? []} />}
         {answer && <BreakEvens json={answer.json} work={work} />}
         {answer?.arrays.ratio && answer.arrays.tokens_by_width && <BreakEvenMap answer={answer} work={work} />}
         <More title="How it is counted">
@@ -125,7 +126,7 @@ function Orders({ rows }: { rows: Row[] }) {
               bytes
             </th>
             <th scope="col" class="number">
-              once, beforehand
+              multiply-adds once, beforehand
             </th>
           </tr>
         </thead>
@@ -146,7 +147,7 @@ function Orders({ rows }: { rows: Row[] }) {
                 <td class="stack">
                   <Stack row={row} most={most} />
                 </td>
-                <td class="number">{short(row.bytes)}</td>
+                <td class="number">{short(row.bytes)}B</td>
                 <td class="number">{row.beforehand ? short(row.beforehand) : "–"}</td>
               </tr>
             );
@@ -157,16 +158,31 @@ function Orders({ rows }: { rows: Row[] }) {
   );
 }
 
+const inWords = ({ steps = [] }: Row) =>
+  steps.map(({ what, multiply_adds }) => `${what}: ${short(multiply_adds)}`).join(", ");
+
 // The steps of an order as parts of a bar, their names and costs as its text.
 function Stack({ row, most }: { row: Row; most: number }) {
-  const steps = row.steps ?? [],
-    said = steps.map(({ what, multiply_adds }) => `${what} ${short(multiply_adds)}`).join(", ");
   return (
-    <span role="img" aria-label={said} title={said}>
-      {steps.map(({ multiply_adds }, i) => (
+    <span role="img" aria-label={inWords(row)} title={inWords(row)}>
+      {row.steps?.map(({ multiply_adds }, i) => (
         <i key={i} style={{ width: `${(100 * multiply_adds) / most}%` }} />
       ))}
     </span>
+  );
+}
+
+// The same where no pointer can rest on a bar.
+function Parts({ rows }: { rows: Row[] }) {
+  return (
+    <More title="The parts of each bar, in multiply-adds">
+      <dl class="facts">
+        {rows.map((row) => [
+          <dt key={`${row.order} name`}>{nameOf(row.order)[0]}</dt>,
+          <dd key={row.order}>{inWords(row)}</dd>,
+        ])}
+      </dl>
+    </More>
   );
 }
 

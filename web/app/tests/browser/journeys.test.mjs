@@ -38,6 +38,26 @@ test("every view opens without an error and fits 360 pixels", async () => {
   }
 });
 
+test("tables, maps and their axes fit a phone, and the tour says what is on it", async () => {
+  const page = await start("#view=heads", { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
+  const spectra = page.locator(".wide:has(.spectra)");
+  await spectra.waitFor();
+  assert.ok(await spectra.evaluate((each) => each.scrollWidth <= each.clientWidth));
+  await page.evaluate(() => (location.hash = "view=planner&model=digits"));
+  await settled(page);
+  const [map, axis] = await Promise.all(
+    [".map", ".x"].map((each) => page.locator(`.break-even ${each}`).boundingBox()),
+  );
+  assert.equal(axis.width, map.width);
+  await page.getByText("The parts of each bar").click();
+  await page.getByText(/^X_q M: [\d.]+ [kM], attention: /).waitFor();
+  await page.evaluate(() => (location.hash = "tour=1&q=25&block=1&head=0&model=digits"));
+  await settled(page);
+  await page.getByText("Drag the frame over the picture").waitFor();
+  assert.equal(await page.getByText("arrow keys").isVisible(), false);
+  await page.context().close();
+});
+
 test("a drawn digit is read, and its link shows it again", async () => {
   const page = await start("");
   await page.getByRole("radio", { name: "Draw" }).check();
@@ -159,7 +179,14 @@ test("the slider of the rank is followed while it moves", async () => {
   await settled(page);
   await page.waitForFunction(() => /rank=1\b/.test(location.hash));
   await page.getByRole("button", { name: "Run through the slider" }).click();
-  await page.locator(".plot svg").waitFor();
+  await page.locator(".plot > svg").waitFor();
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+  // Each curve has its name, with the dash that it has.
+  const dashes = (lines) => lines.map((line) => line.getAttribute("stroke-dasharray"));
+  assert.deepEqual(
+    await page.locator(".plot .names polyline").evaluateAll(dashes),
+    await page.locator(".plot > svg polyline").evaluateAll(dashes),
+  );
   await page.context().close();
 });
 
