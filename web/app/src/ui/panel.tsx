@@ -2,10 +2,11 @@
 import { toChildArray, type ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { editsInWords, type Bench } from "../bench";
+import { drawnBoat } from "../draw/boat";
 import { empty, type Drawing } from "../drawing";
 import { pictureOf, type Seen } from "../image";
 import { blockName, headName, kAllPatches, samplesOf, tokenName } from "../model";
-import { takeFiles, withPaths } from "../own_files";
+import { takeFiles, takePicture, withPaths } from "../own_files";
 import { get, set, type State } from "../state";
 import { theClient } from "../transport/client";
 import { Choice, percent, Select, Slider, Toggle } from "./controls";
@@ -98,7 +99,14 @@ function Stage({ bench, overlay }: { bench: Bench; overlay: Overlay | null }) {
         <Looked bench={bench} seen={seen} overlay={overlay} />
       ) : (
         <div class={`waiting ${pictureOf(bench.catalogue, model, s.picture) ? "" : "none"}`}>
-          {!pictureOf(bench.catalogue, model, s.picture) && "Open, drop or paste an image to begin."}
+          {!pictureOf(bench.catalogue, model, s.picture) && (
+            <div>
+              <p>Open, drop or paste an image to begin.</p>
+              <button type="button" onClick={() => void drawnBoat().then(takePicture)}>
+                Or begin with a drawn boat
+              </button>
+            </div>
+          )}
         </div>
       )}
     </section>

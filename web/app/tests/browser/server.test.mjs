@@ -176,6 +176,21 @@ test("a model that is not of qkv's own is not spoken of as those are", { skip },
   await page.close();
 });
 
+test("where there is no picture yet, a drawn one is offered", { skip }, async () => {
+  let sent = null;
+  answer = (request, response, body) => {
+    if (request.url.endsWith("/models")) return response.end(packet({ models: [kPhotos], samples: [] }));
+    sent = body;
+    fail(response, 400, "no more is needed", "invalid");
+  };
+  const page = await at.browser.newPage();
+  await page.goto(url);
+  await page.getByRole("button", { name: "Or begin with a drawn boat" }).click();
+  await page.getByText("Drawn boat: no more is needed").waitFor();
+  assert.ok(sent.includes("PNG"));
+  await page.close();
+});
+
 test("opened from disk, the page says why there is no engine", { skip }, async () => {
   const page = await at.browser.newPage();
   await page.goto(kPage.href);
