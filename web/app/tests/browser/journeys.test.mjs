@@ -238,6 +238,7 @@ test("six steps lead to the translator, whose softmax can be replaced", async ()
   for (let step = 0; step < 5; ++step) {
     await settled(page);
     formulas.add(await page.locator(".step .formula").innerText());
+    if (step === 1) await page.getByText(/^Here: (the patch itself|\d+ patches)/).waitFor();
     await page.getByRole("button", { name: "Next step" }).click();
   }
   assert.equal(formulas.size, 5);
