@@ -270,12 +270,16 @@ constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "
 }  // namespace
 
 const Key& FindKey(std::string_view name) {
+  // Longer than any key: a file may hold megabytes without a colon.
+  const std::string_view start = name.substr(0, 64);
   const Key* nearest = nullptr;
+  size_t least = 0;
   for (const Key& key : Keys()) {
     if (key.name == name) return key;
-    if (nearest == nullptr || Distance(name, key.name) < Distance(name, nearest->name)) nearest = &key;
+    const size_t distance = Distance(start, key.name);
+    if (nearest == nullptr || distance < least) nearest = &key, least = distance;
   }
-  Fail("no key \"{}\"; did you mean \"{}\"?", name, nearest->name);
+  Fail("no key \"{}{}\"; did you mean \"{}\"?", start, start.size() < name.size() ? "…" : "", nearest->name);
 }
 
 bool IsSwitch(const Key& key) { return std::holds_alternative<bool TrainConfig::*>(key.member); }

@@ -64,6 +64,8 @@ TEST(TrainConfig, UnknownKeysAreErrorsThatNameTheNearest) {
   EXPECT_TRUE(Contains(ErrorMessage([] { Read("lr: 1\nseeds: 3\n"); }), "line 2"));
   EXPECT_TRUE(Contains(ErrorMessage([] { Read("lr: 1\nseeds: 3\n"); }), "\"seed\""));
   EXPECT_TRUE(Contains(ErrorMessage([] { Read("{\"droppath\": 3}"); }), "\"drop-path\""));
+  // Of a key of megabytes only the beginning is compared and shown.
+  EXPECT_LT(ErrorMessage([] { Read("{\"" + std::string(size_t{1} << 20, 'l') + "\": 3}"); }).size(), 200);
 }
 
 TEST(TrainConfig, WrongFilesAndValuesAreNamed) {
