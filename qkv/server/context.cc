@@ -1,7 +1,10 @@
 #include "qkv/server/context.h"
 
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <cmath>
+#include <exception>
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
@@ -67,6 +70,47 @@ std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::stri
   std::shared_ptr<const LoadedModel> model = models_.Get(id, call.cancelled);
   call.model = model->id();
   return model;
+}
+
+std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::string& id, const Ability& ability,
+                                                     std::string_view usual) {
+  std::shared_ptr<const LoadedModel> model = ModelFor(call, id.empty() ? FindAble(ability, usual) : id);
+  if (ability.has(model->facts())) return model;
+  const std::string able = ListAble(ability);
+  BadRequest(FormatShown("model {} cannot {}: expected {}; of this server's models {} can. {} has the routes {}",
+                         model->id(), ability.what, ability.expected, able.empty() ? "none" : able, model->id(),
+                         fmt::join(RoutesOf(model->facts()), ", ")));
+}
+
+// By the models' files: finding one loads none.
+std::string Context::FindAble(const Ability& ability, std::string_view usual) {
+  std::string first;
+  std::exception_ptr failure;
+  for (const ModelStatus& status : models_.List()) {
+    try {
+      if (!ability.has(*models_.Describe(status.entry.id))) continue;
+    } catch (const Error&) {  // its files are gone, which the client is told only if no other model can do it
+      if (!failure) failure = std::current_exception();
+      continue;
+    }
+    if (usual.empty() || status.entry.id == usual) return status.entry.id;
+    if (first.empty()) first = status.entry.id;
+  }
+  if (!first.empty()) return first;
+  if (failure) std::rethrow_exception(failure);
+  BadRequest(FormatShown("no model of this server can {}: expected {}; /v1/models tells what each can", ability.what,
+                         ability.expected));
+}
+
+std::string Context::ListAble(const Ability& ability) {
+  std::string ids;
+  for (const ModelStatus& status : models_.List()) {
+    try {
+      if (ability.has(*models_.Describe(status.entry.id))) ids += (ids.empty() ? "" : ", ") + status.entry.id;
+    } catch (const Error&) {  // its files are gone
+    }
+  }
+  return ids;
 }
 
 void Context::Compute(Task& task, const Call& call) {

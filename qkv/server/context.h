@@ -7,8 +7,10 @@
 #include <semaphore>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "qkv/image/image.h"
+#include "qkv/server/abilities.h"
 #include "qkv/server/config.h"
 #include "qkv/server/engine.h"
 #include "qkv/server/metrics.h"
@@ -26,6 +28,10 @@ class Context {
   Models& models() { return models_; }
   /// The model that a request names, in memory. Throws as Models::Get.
   std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id);
+  /// The same of a model with an ability. Of an empty id: of the models that have it, the one called `usual`, or else
+  /// the first. Throws HttpError also 400, with the ids of those that have it, if the named one does not, or none does.
+  std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id, const Ability& ability,
+                                              std::string_view usual = {});
   Metrics& metrics() { return metrics_; }
 
   /// Waits for the engine. Throws what the task throws, and Cancelled if the call is cancelled before.
@@ -57,6 +63,9 @@ class Context {
   int RetryAfter() const;
 
  private:
+  std::string FindAble(const Ability& ability, std::string_view usual);
+  std::string ListAble(const Ability& ability);
+
   const ServerConfig config_;
   Metrics metrics_;
   Models models_;

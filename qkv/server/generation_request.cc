@@ -14,39 +14,7 @@ constexpr int64_t kMaxBeams = 64;
 // What JSON's numbers hold in every language.
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
 
-// By its files, without loading it. False for one whose files are gone.
-bool CanDo(Context& context, const ModelStatus& status, TextWork work) {
-  try {
-    if (!app::IsLanguageModel(status.entry.path)) return false;
-    const std::shared_ptr<const ModelFacts> facts = context.models().Describe(status.entry.id);
-    return facts->writes_text() && facts->texts->encoder.has_value() == (work == TextWork::kRewrite);
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
-
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input, TextWork work,
-                                               std::string_view usual) {
-  std::string id = input.Text("model");
-  if (id.empty()) {
-    for (const ModelStatus& status : context.models().List()) {
-      if (!CanDo(context, status, work)) continue;
-      if (id.empty() || status.entry.id == usual) id = status.entry.id;
-    }
-    if (id.empty()) {
-      BadRequest(work == TextWork::kContinue ? "this server has no model that continues texts (GPT-2, Llama, Qwen)"
-                                             : "this server has no model that reads one text and writes another "
-                                               "(Marian, T5)");
-    }
-  }
-  auto model = context.ModelFor(call, id);
-  if (model->language() == nullptr) {
-    BadRequest(FormatShown("model {} reads images, expected one of texts", model->id()));
-  }
-  return model;
-}
 
 model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings s) {
   s.max_tokens = input.Integer("max_tokens", s.max_tokens, 1, 1'000'000);

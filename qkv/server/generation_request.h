@@ -1,4 +1,4 @@
-// What requests for texts have in common: the model, how tokens are chosen, and where a text stops.
+// What requests for texts have in common: how tokens are chosen, and where a text stops.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,6 @@
 #include "qkv/server/request_input.h"
 
 namespace qkv::server {
-
-/// What is asked of a model of texts.
-enum class TextWork {
-  kContinue,  // a decoder
-  kRewrite,   // an encoder and a decoder that reads its tokens
-};
-
-/// The model that a request names, or else, of those that can do this, the one whose id is `usual`, or else the first.
-/// Throws HttpError as Models::Get, and 400 if the named one is not of texts, or none can do it.
-std::shared_ptr<const LoadedModel> TextModelOf(Context& context, Call& call, const RequestInput& input, TextWork work,
-                                               std::string_view usual);
 
 /// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
 /// max_tokens, min_tokens, beams, length_penalty, no_repeat_ngram, repetition_penalty, as the options of qkv generate.

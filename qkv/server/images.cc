@@ -7,13 +7,6 @@
 
 namespace qkv::server {
 
-const model::Model& RequireImageModel(const LoadedModel& model) {
-  if (model.image() == nullptr) {
-    BadRequest(FormatShown("model {} reads texts, expected one of images", model.id()));
-  }
-  return *model.image();
-}
-
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
                                     const std::vector<Upload>& images) {
   std::vector<Tensor<float>> pixels;

@@ -10,9 +10,6 @@
 
 namespace qkv::server {
 
-/// The encoder of images. Throws HttpError 400 if the model takes none.
-const model::Model& RequireImageModel(const LoadedModel& model);
-
 /// The model's input of each image. Throws HttpError 400 that names the image, and Cancelled if the call is cancelled
 /// between two of them.
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,

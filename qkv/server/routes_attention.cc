@@ -85,11 +85,11 @@ HttpResponse OfImage(Context& context, const Call& call, const RequestInput& inp
                              .start = input.Integer("start", 0, 0, INT32_MAX),
                              .format = picture ? app::MapFormat::kPng : app::MapFormat::kJson};
   const app::MapStyle style = StyleOf(input);
-  if (input.RequireImages().size() != 1) {
+  if (input.images().size() != 1) {
     BadRequest("expected one image, attention is of one at a time");
   }
   const Upload& upload = input.images()[0];
-  const model::Model& encoder = RequireImageModel(model);
+  const model::Model& encoder = *model.image();
   image::Image photo = context.Decode(call, upload.data(), upload.name());
   const Shape pixels = encoder.PixelsShape(photo);
   const model::VitConfig& c = encoder.config();
@@ -141,12 +141,10 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 
 HttpResponse Attention(Context& context, Call& call) {
   const RequestInput input(call.request(), kAttentionFields);
-  const auto model = context.ModelFor(call, input.Text("model"));
-  if (model->language() == nullptr) return OfImage(context, call, input, *model);
-  if (!input.images().empty() || !input.Has("text")) {
-    BadRequest(FormatShown("model {} reads texts, expected one in the field text", model->id()));
-  }
-  return OfText(context, call, input, *model);
+  const bool of_text = input.images().empty() && input.Has("text");
+  if (input.images().empty() && !of_text) BadRequest("expected an image, or for a model of texts the field text");
+  const auto model = context.ModelFor(call, input.Text("model"), of_text ? kAttendText : kAttendImage);
+  return of_text ? OfText(context, call, input, *model) : OfImage(context, call, input, *model);
 }
 
 }  // namespace

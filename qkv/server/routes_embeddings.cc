@@ -101,7 +101,7 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
   std::vector<std::string> names;
   for (const Upload& image : images) names.push_back(image.name());
   std::vector<std::vector<float>> found =
-      ImageVectors(context, call, model, PixelsOf(context, call, RequireImageModel(*model), images), names);
+      ImageVectors(context, call, model, PixelsOf(context, call, *model->image(), images), names);
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 
@@ -123,12 +123,18 @@ void Shorten(std::vector<float>& vector, int64_t dimensions) {
   model::NormaliseRows(View<float>(vector.data(), {1, dimensions}));
 }
 
+const Ability& AbilityFor(const std::vector<Item>& items) {
+  const auto images =
+      std::count_if(items.begin(), items.end(), [](const Item& item) { return item.image.has_value(); });
+  return images == 0 ? kEmbedTexts : images == std::ssize(items) ? kEmbedImages : kEmbedBoth;
+}
+
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request(), kEmbeddingFields);
-  const auto model = context.ModelFor(call, input.Text("model"));
   const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
   const int64_t dimensions = input.Integer("dimensions", INT32_MAX, 1, INT32_MAX);
   const std::vector<Item> items = ParseItems(input);
+  const auto model = context.ModelFor(call, input.Text("model"), AbilityFor(items));
   std::vector<std::vector<float>> vectors(items.size());
   EmbedImages(context, call, model, items, &vectors);
   EmbedTexts(context, call, model, items, &vectors);

@@ -72,12 +72,8 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   const std::string prompt = PromptOf(input);
   const bool streams = input.Flag("stream");
   const std::vector<std::string> stops = StopsOf(input);
-  const auto model = TextModelOf(context, call, input, TextWork::kContinue, "");
+  const auto model = context.ModelFor(call, input.Text("model"), kContinueText);
   const app::LanguageModel& language = *model->language();
-  const bool continues = language.model().has_decoder() && !language.model().has_encoder();
-  if (!continues) {
-    BadRequest(FormatShown("model {} does not continue texts, expected a decoder (GPT-2, Llama, Qwen)", model->id()));
-  }
   Continuation c;
   EventStream stream(call);
   const auto continue_text = [&] {

@@ -65,16 +65,13 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
 
 HttpResponse Classify(Context& context, Call& call) {
   const RequestInput input(call.request(), {"image", "top", "prompts", "templates"});
-  const auto model = context.ModelFor(call, input.Text("model"));
+  const bool by_prompts = input.Has("prompts");
+  const auto model = context.ModelFor(call, input.Text("model"), by_prompts ? kClassifyByPrompts : kClassify);
   const std::vector<Upload>& images = input.RequireImages();
   const int64_t top = input.Integer("top", 5, 1, kMaxTop);
-  const bool by_prompts = input.Has("prompts");
-  const model::Model& encoder = RequireImageModel(*model);
+  const model::Model& encoder = *model->image();
   std::vector<std::vector<model::Prediction>> tops(images.size());
   if (!by_prompts) {
-    Require(model->towers() == nullptr, "model {} compares images with texts: give the classes in the field prompts",
-            model->id());
-    Require(encoder.config().classes > 0, "model {} has no classifier; /v1/embeddings gives its vectors", model->id());
     const std::vector<Tensor<float>> results =
         ComputePasses(context, call, model, app::Wanted::kLogits, PixelsOf(context, call, encoder, images));
     for (size_t i = 0; i < images.size(); ++i) {
@@ -83,8 +80,6 @@ HttpResponse Classify(Context& context, Call& call) {
     }
     return {.body = app::JsonLine(Answer(model->id(), images, tops))};
   }
-  Require(model->towers() != nullptr, "prompts: model {} has no text encoder, expected one as CLIP or SigLIP",
-          model->id());
   const app::Prompts prompts = PromptsOf(input);
   const std::vector<Tensor<float>> pooled =
       ComputePasses(context, call, model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));

@@ -48,7 +48,7 @@ HttpResponse Predict(Context& context, Call& call) {
     std::vector<std::vector<float>> vectors;
     if (visual) {
       std::vector<Tensor<float>> pixels;
-      pixels.push_back(context.Pixels(call, RequireImageModel(*model), photo));
+      pixels.push_back(context.Pixels(call, *model->image(), photo));
       vectors = ImageVectors(context, call, model, std::move(pixels), {"image"});
     } else {
       vectors = TextVectors(context, call, model, {std::string(*request.text)});

@@ -48,8 +48,8 @@ HttpResponse Detect(Context& context, Call& call) {
   const RequestInput input(call.request(), {"image", "threshold", "format"});
   const double threshold = input.Number("threshold", 0.5, 0, 1);
   input.RequireImages();
-  const auto model = context.ModelFor(call, input.Text("model"));
-  app::Detector detector(RequireImageModel(*model), threshold);
+  const auto model = context.ModelFor(call, input.Text("model"), kDetect);
+  app::Detector detector(*model->image(), threshold);
   return AnswerPhotos(
       context, call, input, *model, "detection",
       [&](image::Image photo, const std::string& name) { return detector.Detect(std::move(photo), name); },
@@ -74,8 +74,8 @@ HttpResponse Segment(Context& context, Call& call) {
   const RequestInput input(call.request(),
                            {"image", "task", "threshold", "mask_threshold", "overlap", "stuff", "format"});
   input.RequireImages();
-  const auto model = context.ModelFor(call, input.Text("model"));
-  const model::Model& encoder = RequireImageModel(*model);
+  const auto model = context.ModelFor(call, input.Text("model"), kSegment);
+  const model::Model& encoder = *model->image();
   app::Segmenter segmenter(encoder, RulesOf(input, encoder));
   return AnswerPhotos(
       context, call, input, *model, "segmentation",

@@ -26,15 +26,9 @@ Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input
   if (r.texts.empty() || r.texts.size() > kMaxSources) {
     BadRequest("text: expected a text, or a list of 1 to 2,048 texts");
   }
-  r.model =
-      TextModelOf(context, call, input, TextWork::kRewrite, task == "translate" ? app::kTranslator : app::kSummarizer);
+  r.model = context.ModelFor(call, input.Text("model"), kRewriteText,
+                             task == "translate" ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
-  if (!language.model().has_decoder() || !language.model().has_encoder()) {
-    BadRequest(
-        FormatShown("model {} does not read one text and write another, expected Marian, T5 or a run of qkv train on "
-                    "pairs",
-                    r.model->id()));
-  }
   r.options.settings = SettingsOf(input, language.Settings());
   r.options.prefix = input.Has("prefix") ? input.Text("prefix") : language.Prefix(task);
   if (input.Has("cross_weights")) {

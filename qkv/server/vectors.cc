@@ -16,7 +16,7 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names) {
   std::vector<std::vector<float>> vectors;
   if (pixels.empty()) return vectors;
-  const model::Model& encoder = RequireImageModel(*model);
+  const model::Model& encoder = *model->image();
   const bool pooled = PoolingOf(model->facts()) == app::Pooling::kModel;
   const std::vector<Tensor<float>> results =
       ComputePasses(context, call, model, pooled ? app::Wanted::kPooled : app::Wanted::kTokens, std::move(pixels));
@@ -36,11 +36,6 @@ std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
                                             std::vector<std::string> texts) {
   std::vector<std::vector<float>> vectors;
   if (texts.empty()) return vectors;
-  const bool reads_texts = model->texts() != nullptr ||
-                           (model->language() != nullptr && !model->language()->checkpoint().description.decoder);
-  if (!reads_texts) {
-    BadRequest(FormatShown("model {} gives no vectors of texts, expected CLIP, SigLIP or an encoder", model->id()));
-  }
   // A few at a time, between which others may be computed and the call may be cancelled.
   const auto most = static_cast<size_t>(context.config().batching.most_together);
   for (size_t begin = 0; begin < texts.size(); begin += most) {

@@ -21,8 +21,7 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names);
 
-/// A vector of unit length of each text, by the text tower or an encoder of texts. Throws HttpError 400 if the model is
-/// neither.
+/// A vector of unit length of each text, by the text tower or an encoder of texts, which the model has or is.
 std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
                                             const std::shared_ptr<const LoadedModel>& model,
                                             std::vector<std::string> texts);

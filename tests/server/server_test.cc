@@ -282,22 +282,58 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
   config.models = {{.id = "digits"},
                    {.id = "bert", .path = Golden("tasks/bert")},
                    {.id = "t5", .path = Golden("tasks/t5")},
-                   {.id = "gpt2", .path = Golden("tasks/gpt2")}};
-  const auto model = [&](const RunningServer& running, std::string_view path, const char* field) {
-    const Answer answer = running.Call(PostJson(path, {{field, "Once"}, {"max_tokens", 1}}));
+                   {.id = "gpt2", .path = Golden("tasks/gpt2")},
+                   {.id = "clip", .path = Golden("towers/clip")},
+                   {.id = "yolos", .path = Golden("detector")},
+                   {.id = "eomt", .path = Golden("segmenter")}};
+  const std::string file = ReadFile(SourceFolder() / "examples/digits/7-black.png");
+  const std::string image = report::Base64(std::as_bytes(std::span(file))), uri = "data:image/png;base64," + image;
+  const io::Json part = {{"type", "image_url"}, {"image_url", {{"url", uri}}}};
+  const auto model = [](const RunningServer& running, std::string_view path, const io::Json& fields) {
+    const Answer answer = running.Call(PostJson(path, fields));
     return answer.status == 200 ? io::Json::parse(answer.body)["model"].get<std::string>() : answer.body;
   };
   {
     const RunningServer running(config);
-    EXPECT_EQ(model(running, "/v1/translate", "text"), "t5");
-    EXPECT_EQ(model(running, "/v1/summarize", "text"), "t5");
-    EXPECT_EQ(model(running, "/v1/generate", "prompt"), "gpt2");
-    EXPECT_EQ(model(running, "/v1/completions", "prompt"), "gpt2");
+    EXPECT_EQ(model(running, "/v1/translate", {{"text", "Once"}, {"max_tokens", 1}}), "t5");
+    EXPECT_EQ(model(running, "/v1/summarize", {{"text", "Once"}, {"max_tokens", 1}}), "t5");
+    EXPECT_EQ(model(running, "/v1/generate", {{"prompt", "Once"}, {"max_tokens", 1}}), "gpt2");
+    EXPECT_EQ(model(running, "/v1/completions", {{"prompt", "Once"}, {"max_tokens", 1}}), "gpt2");
+    EXPECT_EQ(model(running, "/v1/classify", {{"image", image}}), "digits");
+    EXPECT_EQ(model(running, "/v1/classify", {{"image", image}, {"prompts", "a cat,a dog"}}), "clip");
+    EXPECT_EQ(model(running, "/v1/embeddings", {{"image", image}}), "digits");
+    EXPECT_EQ(model(running, "/v1/embeddings", {{"input", "a cat"}}), "bert");
+    EXPECT_EQ(model(running, "/v1/embeddings", {{"input", {"a cat", part}}}), "clip");
+    EXPECT_EQ(model(running, "/v1/detect", {{"image", image}}), "yolos");
+    EXPECT_EQ(model(running, "/v1/segment", {{"image", image}}), "eomt");
+    EXPECT_EQ(model(running, "/v1/attention", {{"image", image}}), "digits");
+    EXPECT_EQ(model(running, "/v1/attention", {{"text", "Once"}}), "bert");
+    // A named one that cannot is called as its owner calls it, and those that can are named.
+    const auto says = [&](std::string_view path, const io::Json& fields, std::string_view what) {
+      const std::string answer = model(running, path, fields);
+      EXPECT_NE(answer.find(what), std::string::npos) << path << " " << answer;
+    };
+    says("/v1/detect", {{"model", "digits"}, {"image", image}}, "model digits cannot detect objects: expected YOLOS");
+    says("/v1/detect", {{"model", "digits"}, {"image", image}}, "models yolos can");
+    says("/v1/segment", {{"model", "yolos"}, {"image", image}}, "models eomt can");
+    says("/v1/classify", {{"model", "clip"}, {"image", image}}, "models digits can");
+    says("/v1/embeddings", {{"model", "digits"}, {"input", "a cat"}}, "models bert, clip can");
+    says("/v1/embeddings", {{"model", "bert"}, {"image", image}}, "models digits, clip, yolos, eomt can");
+    says("/v1/attention", {{"model", "bert"}, {"image", image}}, "show attention in images");
+    says("/v1/attention", {{"model", "bert"}}, "the field text");
+    says("/v1/generate", {{"model", "t5"}, {"prompt", "Once"}}, "models gpt2 can");
+    says("/v1/translate", {{"model", "gpt2"}, {"text", "Once"}}, "models t5 can");
+    says("/v1/detect", {{"model", "nothing"}, {"image", image}}, "there is no model nothing");
   }
   config.models.resize(2);
   const RunningServer running(config);
-  EXPECT_NE(model(running, "/v1/translate", "text").find("no model that reads one text"), std::string::npos);
-  EXPECT_NE(model(running, "/v1/generate", "prompt").find("no model that continues"), std::string::npos);
+  const auto none = [&](std::string_view path, const io::Json& fields) {
+    return model(running, path, fields).find("no model of this server can ") != std::string::npos;
+  };
+  EXPECT_TRUE(none("/v1/translate", {{"text", "Once"}}));
+  EXPECT_TRUE(none("/v1/generate", {{"prompt", "Once"}}));
+  EXPECT_TRUE(none("/v1/detect", {{"image", image}}));
+  EXPECT_TRUE(none("/v1/embeddings", {{"input", {"a cat", part}}}));
 }
 
 // In as many tasks as it takes, and as many as other routes take.
@@ -387,7 +423,7 @@ TEST(Server, SaysWhichFieldIsWrong) {
   };
   EXPECT_EQ(says({{"layers", 9}}, "\"layers: expected", "/v1/attention"), "");
   EXPECT_EQ(says({{"tops", 3}}, "tops: there is no such field", "/v1/classify"), "");
-  EXPECT_EQ(says(io::Json::object(), "try: /v1/classify", "/v1/detect"), "");
+  EXPECT_EQ(says({{"model", "digits"}}, "digits has the routes /v1/classify, /v1/embeddings", "/v1/detect"), "");
   EXPECT_EQ(running.Call(PostJson("/v1/classify?top=1&top=2", {{"image", image}})).status, 400);
 }
 
