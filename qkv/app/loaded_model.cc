@@ -67,6 +67,11 @@ ModelFacts FactsOf(const model::TextCheckpoint& checkpoint, const ModelEntry& en
 
 }  // namespace
 
+std::string_view ModelFacts::kind() const {
+  if (is_text()) return texts->encoder && texts->decoder ? "pair" : "text";
+  return has_text_tower() ? "towers" : "image";
+}
+
 ModelFacts DescribeModel(const ModelEntry& entry) {
   if (IsOfTexts(entry)) {
     RequireNoImageSettings(entry);

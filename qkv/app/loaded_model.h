@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "qkv/app/language.h"
 #include "qkv/app/note.h"
@@ -48,6 +49,8 @@ struct ModelFacts {
   bool is_text() const { return texts.has_value(); }
   bool writes_text() const { return texts && texts->decoder; }
   bool has_text_tower() const { return images && images->text; }
+  /// "image", "towers" (images and texts), "text", or "pair" (an encoder and a decoder of texts).
+  std::string_view kind() const;
   /// A model of images with classes, not compared with texts.
   bool has_classifier() const { return images && !images->text && config.classes > 0; }
 };

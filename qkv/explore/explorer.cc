@@ -24,8 +24,11 @@ io::Json DescribeLanguage(const model::TextDescription& d) {
   const bool pair = d.encoder && d.decoder;
   const model::SequenceConfig& c = d.decoder ? *d.decoder : *d.encoder;
   const nn::AttentionConfig& attention = pair ? *c.block.cross : c.block.attention;
-  return {{"kind", pair ? "pair" : "text"},     {"blocks", c.depth},      {"heads", attention.heads},
-          {"head_width", attention.head_width}, {"width", c.block.width}, {"attention", model::Name(attention.kind)},
+  return {{"blocks", c.depth},
+          {"heads", attention.heads},
+          {"head_width", attention.head_width},
+          {"width", c.block.width},
+          {"attention", model::Name(attention.kind)},
           {"exact", io::Json::array()}};
 }
 
@@ -33,8 +36,7 @@ io::Json DescribeImages(const ModelFacts& facts) {
   const model::VitConfig& c = facts.config;
   const nn::AttentionConfig& attention = c.block.attention;
   const inspect::TokenGrid grid = inspect::MakeTokenGrid(c, c.image_height, c.image_width);
-  return {{"kind", facts.has_text_tower() ? "towers" : "image"},
-          {"input", {c.channels, c.image_height, c.image_width}},
+  return {{"input", {c.channels, c.image_height, c.image_width}},
           {"photo", c.channels == 3},
           {"patch", {c.patch_height, c.patch_width}},
           {"grid", {grid.height, grid.width}},
@@ -156,6 +158,7 @@ Packet Explorer::Models() const {
     try {
       const std::shared_ptr<const ModelFacts> model = source_->Describe(entry.id);
       facts = model->is_text() ? DescribeLanguage(*model->texts) : DescribeImages(*model);
+      facts["kind"] = model->kind();
     } catch (const Error& error) {  // one that cannot be opened must not hide the others
       facts["error"] = error.what();
     }

@@ -1,4 +1,4 @@
-// The models that are offered, as OpenAI lists them, with what qkv info says of those that are loaded.
+// The models that are offered, as OpenAI lists them, with what they can do and what qkv info says of loaded ones.
 #include <chrono>
 
 #include "qkv/app/json_line.h"
@@ -7,9 +7,16 @@
 namespace qkv::server {
 namespace {
 
-io::Json ModelJson(const ModelStatus& status, bool info) {
+// What it can do is read from its files, which loads nothing.
+io::Json ModelJson(Context& context, const ModelStatus& status, bool info) {
   io::Json json = {{"id", status.entry.id}, {"object", "model"},       {"created", 0},
                    {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", status.entry.dtype}};
+  try {
+    const std::shared_ptr<const ModelFacts> facts = context.models().Describe(status.entry.id);
+    json["kind"] = facts->kind(), json["routes"] = RoutesOf(*facts);
+  } catch (const Error& error) {
+    json["error"] = error.what();
+  }
   if (status.loaded) json["bytes"] = status.bytes;
   if (!status.error.empty()) json["error"] = status.error;
   if (!status.reload_error.empty()) json["reload_error"] = status.reload_error;
@@ -20,19 +27,17 @@ io::Json ModelJson(const ModelStatus& status, bool info) {
 }  // namespace
 
 void AddModelRoutes(Router& router, Context& context) {
-  router.Add({"GET", "/v1/models",
-              [&context](Call&) {
+  router.Add({"GET", "/v1/models", [&context](Call&) {
                 io::Json list = io::Json::array();
-                for (const ModelStatus& status : context.models().List()) list.push_back(ModelJson(status, false));
+                for (const ModelStatus& status : context.models().List()) {
+                  list.push_back(ModelJson(context, status, false));
+                }
                 return HttpResponse{.body = app::JsonLine({{"object", "list"}, {"data", list}})};
-              },
-              /*open=*/false, /*runs_inline=*/true});
-  router.Add({"GET", "/v1/models/{model}",
-              [&context](Call& call) {
+              }});
+  router.Add({"GET", "/v1/models/{model}", [&context](Call& call) {
                 const ModelStatus status = context.models().Status(call.parameters.at("model"));
-                return HttpResponse{.body = app::JsonLine(ModelJson(status, true))};
-              },
-              /*open=*/false, /*runs_inline=*/true});
+                return HttpResponse{.body = app::JsonLine(ModelJson(context, status, true))};
+              }});
 }
 
 }  // namespace qkv::server

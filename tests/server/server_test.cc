@@ -336,6 +336,31 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
   EXPECT_TRUE(none("/v1/embeddings", {{"input", {"a cat", part}}}));
 }
 
+TEST(Server, ListsWhatModelsCanDoWithoutLoadingThem) {
+  ServerConfig config;
+  config.models = {{.id = "digits"},
+                   {.id = "bert", .path = Golden("tasks/bert")},
+                   {.id = "t5", .path = Golden("tasks/t5")},
+                   {.id = "clip", .path = Golden("towers/clip")},
+                   {.id = "yolos", .path = Golden("detector")},
+                   {.id = "gone", .path = Golden("nothing")}};
+  const RunningServer running(config);
+  const io::Json data = io::Json::parse(running.Call(Get("/v1/models")).body)["data"];
+  const auto is = [&](size_t i, std::string_view kind, const std::vector<std::string>& routes) {
+    EXPECT_EQ(data[i]["kind"], kind) << data[i];
+    EXPECT_EQ(data[i]["routes"], io::Json(routes)) << data[i];
+    EXPECT_EQ(data[i]["loaded"], false);
+  };
+  is(0, "image", {"/v1/classify", "/v1/embeddings", "/v1/attention"});
+  is(1, "text", {"/v1/embeddings", "/v1/attention"});
+  is(2, "pair", {"/v1/attention", "/v1/translate", "/v1/summarize"});
+  is(3, "towers", {"/v1/classify", "/v1/embeddings", "/v1/attention"});
+  is(4, "image", {"/v1/embeddings", "/v1/detect", "/v1/attention"});
+  EXPECT_FALSE(data[5].contains("kind"));
+  EXPECT_NE(data[5].value("error", "").find("nothing"), std::string::npos) << data[5];
+  EXPECT_EQ(io::Json::parse(running.Call(Get("/v1/models/clip")).body)["kind"], "towers");
+}
+
 // In as many tasks as it takes, and as many as other routes take.
 TEST(Server, InfersIdsAFewAtATime) {
   ServerConfig config;
