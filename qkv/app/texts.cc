@@ -82,6 +82,11 @@ text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
   return Encode(texts, &is_cut);
 }
 
+int64_t TextEncoder::CountTokens(const std::string& text) const {
+  const text::EncodeOptions fitting = {.max_length = model_.text_length(), .padding = text::Padding::kNone};
+  return std::ssize(tokenizer_.Encode(Clean(text, model_.text_preparation().cleaning), fitting));
+}
+
 Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note& note) const {
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;

@@ -29,6 +29,9 @@ class TextEncoder {
   /// has if what follows a text is not seen, else of the model's length. Throws Error as the tokenizer.
   text::TokenBatch Encode(std::span<const std::string> texts) const;
 
+  /// Number of tokens of a text that the tower reads, without padding. Throws Error as the tokenizer.
+  int64_t CountTokens(const std::string& text) const;
+
  private:
   /// is_cut: for each text whether it has more tokens than the model takes.
   text::TokenBatch Encode(std::span<const std::string> texts, std::vector<uint8_t>* is_cut) const;

@@ -151,7 +151,8 @@ HttpResponse Embeddings(Context& context, Call& call) {
   }
   int64_t tokens = 0;
   for (const Item& item : items) {
-    if (!item.image && model->language() != nullptr) tokens += model->language()->CountTokens(item.text);
+    if (item.image) continue;
+    tokens += model->texts() ? model->texts()->CountTokens(item.text) : model->language()->CountTokens(item.text);
   }
   context.metrics().CountTokens(model->id(), tokens, 0);
   return {.body = app::JsonLine({{"object", "list"},

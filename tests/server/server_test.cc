@@ -361,6 +361,28 @@ TEST(Server, ListsWhatModelsCanDoWithoutLoadingThem) {
   EXPECT_EQ(io::Json::parse(running.Call(Get("/v1/models/clip")).body)["kind"], "towers");
 }
 
+// As the text tower reads them: with the tokens at both ends, and cut.
+TEST(Server, CountsTheTokensOfTextsOfTwoTowers) {
+  ServerConfig config;
+  config.models = {{.id = "clip", .path = Golden("towers/clip")}};
+  const RunningServer running(config);
+  const auto tokens = [&](const io::Json& input) {
+    const Answer answer = running.Call(PostJson("/v1/embeddings", {{"input", input}}));
+    return io::Json::parse(answer.body)["usage"]["prompt_tokens"].get<int64_t>();
+  };
+  const int64_t one = tokens("a cat");
+  EXPECT_GE(one, 3);
+  EXPECT_EQ(tokens({"a cat", "a cat"}), 2 * one);
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "a cat ";
+  const int64_t most = tokens(text);
+  EXPECT_GT(most, one);
+  EXPECT_LE(most, 77);
+  const std::string metrics = running.Call(Get("/metrics")).body;
+  const std::string line = fmt::format("qkv_tokens_total{{direction=\"read\",model=\"clip\"}} {}\n", 3 * one + most);
+  EXPECT_NE(metrics.find(line), std::string::npos) << line << metrics;
+}
+
 // In as many tasks as it takes, and as many as other routes take.
 TEST(Server, InfersIdsAFewAtATime) {
   ServerConfig config;
