@@ -34,6 +34,8 @@ class Models(unittest.TestCase):
         for command in ("serve", "--port=0"), ("explore", "--no-browser", "--port=0"):
             self.assertIn("nosuch", self.refused(*command, "-m", "nosuch"))
             self.assertIn("half", self.refused(*command, "-m", half))
+        bert = served.ROOT / "tests/golden/tasks/bert"
+        self.assertIn(f"qkv attend -m {bert}", self.refused("explore", "--no-browser", "--port=0", "-m", bert))
         self.assertIn("--dtype", self.refused("serve", "--port=0", "--dtype", "int8"))
         self.assertIn("--dtype", self.refused("serve", "--port=0", "-m", "digits", "--dtype", "fp7"))
         config = self.folder / "server.yaml"
