@@ -16,7 +16,7 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
   const size_t equals = text.find('=');
   const bool named = equals != text.npos && text.find('/') > equals;
   entry.path = named ? text.substr(equals + 1) : text;
-  entry.id = named ? text.substr(0, equals) : server::IdOfPath(text);
+  entry.id = named ? text.substr(0, equals) : app::IdOfPath(text);
   if (!dtype.empty()) {
     app::ParsePrecision(dtype, "--dtype");
     entry.dtype = dtype;

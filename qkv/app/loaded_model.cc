@@ -1,6 +1,7 @@
 #include "qkv/app/loaded_model.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "qkv/app/hub.h"
 #include "qkv/app/info.h"
@@ -66,6 +67,18 @@ ModelFacts FactsOf(const model::TextCheckpoint& checkpoint, const ModelEntry& en
 }
 
 }  // namespace
+
+std::string IdOfPath(const std::string& path) {
+  if (path.empty()) return "digits";
+  std::filesystem::path name = std::filesystem::path(path).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  std::string id = name.has_extension() && name.extension().string().find_first_of("0123456789") == std::string::npos
+                       ? name.stem().string()
+                       : name.filename().string();
+  std::replace_if(
+      id.begin(), id.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '_' && c != '.'; }, '-');
+  return id;
+}
 
 std::string_view ModelFacts::kind() const {
   if (is_text()) return texts->encoder && texts->decoder ? "pair" : "text";

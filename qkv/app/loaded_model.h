@@ -25,7 +25,7 @@ namespace qkv::app {
 struct ModelEntry {
   std::string id;     // in requests
   std::string path;   // as -m of the command line; empty: the built-in digits
-  std::string title;  // on pages; empty: from the path
+  std::string title;  // on pages; empty: the id, or of a model without an id of its own from the path
   std::string dtype = "fp32";
   std::string size;       // "HxW" or "N"; empty: the model's own
   std::string pool;       // of embeddings, as embed --pool; empty: as the authors of the model take it
@@ -35,6 +35,9 @@ struct ModelEntry {
 
   bool operator==(const ModelEntry&) const = default;
 };
+
+/// The id of a model that is given by its path alone: the last part of it.
+std::string IdOfPath(const std::string& path);
 
 /// What the files of a model say, with the entry's size and labels.
 struct ModelFacts {

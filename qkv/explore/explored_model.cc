@@ -91,6 +91,7 @@ std::string TitleOf(const ModelEntry& entry) {
                                                     {app::kMergedDigits, "Digits, merged queries and keys"},
                                                     {app::kTranslator, "Translator, English to Italian"}}};
   if (!entry.title.empty()) return entry.title;
+  if (entry.id != app::IdOfPath(entry.path)) return entry.id;
   for (const Title& known : kTitles) {
     if (known.path == entry.path) return std::string(known.title);
   }

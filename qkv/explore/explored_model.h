@@ -65,7 +65,8 @@ class ExploredModel {
   const std::shared_ptr<DerivedState> state_;
 };
 
-/// What people call a model: its own title, that of a model which comes with qkv, or by its path.
+/// What people call a model: its own title; an id that is not just its path's; that of a model which comes with qkv; or
+/// by its path.
 std::string TitleOf(const ModelEntry& entry);
 
 }  // namespace qkv::explore

@@ -165,7 +165,7 @@ class Reader {
            {"labels", [&](const YAML::Node& n) { m.labels = File(Word(n)); }},
            {"revision", [&](const YAML::Node& n) { m.revision = Word(n); }},
            {"at_start", [&](const YAML::Node& n) { m.at_start = ParseSwitch(Word(n)); }}});
-      if (m.id.empty()) m.id = IdOfPath(m.path);
+      if (m.id.empty()) m.id = app::IdOfPath(m.path);
       try {
         RequireId(m.id);
         Require(ids.insert(m.id).second, "two models are called \"{}\"; give one of them another id", m.id);
@@ -263,18 +263,6 @@ void RequireModels(const std::vector<ModelEntry>& models) {
     RequireId(model.id);
     Require(ids.insert(model.id).second, "models: two are called \"{}\"; give one of them another id", model.id);
   }
-}
-
-std::string IdOfPath(const std::string& path) {
-  if (path.empty()) return "digits";
-  std::filesystem::path name = std::filesystem::path(path).lexically_normal();
-  if (!name.has_filename()) name = name.parent_path();
-  std::string id = name.has_extension() && name.extension().string().find_first_of("0123456789") == std::string::npos
-                       ? name.stem().string()
-                       : name.filename().string();
-  std::replace_if(
-      id.begin(), id.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '_' && c != '.'; }, '-');
-  return id;
 }
 
 }  // namespace qkv::server

@@ -46,7 +46,4 @@ std::string ReadKeyFile(const std::filesystem::path& file);
 /// Throws Error if two models have one id, or an id is not a name.
 void RequireModels(const std::vector<ModelEntry>& models);
 
-/// The id of a model that is given by its path alone: the last part of it.
-std::string IdOfPath(const std::string& path);
-
 }  // namespace qkv::server

@@ -29,14 +29,15 @@ std::string Refusal(Explorer& explorer, const std::string& name, io::Json json) 
 bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Explorer, TellsItsModels) {
-  Explorer explorer({.models = {{"digits", "", "Digits"},
+  Explorer explorer({.models = {{"digits", "", ""},
                                 {"clip", GoldenFolder("towers/clip").string(), ""},
+                                {"other", GoldenFolder("towers/clip").string(), ""},
                                 {"vit", GoldenFolder("timm_reg4_cls").string(), ""},
                                 {"beit", GoldenFolder("hf_beit").string(), ""},
                                 {"marian", (SourceFolder() / "models/english-italian").string(), ""},
                                 {"none", "/nowhere/at/all", ""}}});
   const io::Json answer = explorer.Call("models", Packet()).json;
-  ASSERT_EQ(answer["models"].size(), 6u);
+  ASSERT_EQ(answer["models"].size(), 7u);
   const io::Json& digits = answer["models"][0];
   EXPECT_EQ(digits["id"], "digits");
   EXPECT_EQ(digits["kind"], "image");
@@ -49,10 +50,15 @@ TEST(Explorer, TellsItsModels) {
   EXPECT_EQ(digits["labels"].size(), 10u);
   EXPECT_EQ(digits["parameters"], 455050);
   EXPECT_EQ(digits["exact"], io::Json({"symmetry", "rank", "gauge", "head", "token"}));
-  EXPECT_EQ(answer["models"][2]["prefix"].size(), 5u);
-  EXPECT_EQ(answer["models"][3]["exact"], io::Json::array());
-  EXPECT_EQ(answer["models"][4]["kind"], "pair");
-  EXPECT_TRUE(Has(answer["models"][5].value("error", ""), "/nowhere/at/all"));
+  // An id of its own is its title; else what comes with qkv has one, or the path gives it.
+  EXPECT_EQ(digits["title"], "Digits");
+  EXPECT_EQ(answer["models"][1]["kind"], "towers");
+  EXPECT_EQ(answer["models"][1]["title"], "clip");
+  EXPECT_EQ(answer["models"][2]["title"], "other");
+  EXPECT_EQ(answer["models"][3]["prefix"].size(), 5u);
+  EXPECT_EQ(answer["models"][4]["exact"], io::Json::array());
+  EXPECT_EQ(answer["models"][5]["kind"], "pair");
+  EXPECT_TRUE(Has(answer["models"][6].value("error", ""), "/nowhere/at/all"));
   EXPECT_EQ(answer["samples"].size(), 10u);
 }
 

@@ -140,12 +140,12 @@ TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
 }
 
 TEST(ServerConfig, NamesAModelByItsPath) {
-  EXPECT_EQ(IdOfPath(""), "digits");
-  EXPECT_EQ(IdOfPath("models/vit-base/"), "vit-base");
-  EXPECT_EQ(IdOfPath("openai/clip-vit-large-patch14-336"), "clip-vit-large-patch14-336");
-  EXPECT_EQ(IdOfPath("a/model.safetensors"), "model");
-  EXPECT_EQ(IdOfPath("a/Qwen2.5"), "Qwen2.5");
-  EXPECT_EQ(IdOfPath("a/two words"), "two-words");
+  EXPECT_EQ(app::IdOfPath(""), "digits");
+  EXPECT_EQ(app::IdOfPath("models/vit-base/"), "vit-base");
+  EXPECT_EQ(app::IdOfPath("openai/clip-vit-large-patch14-336"), "clip-vit-large-patch14-336");
+  EXPECT_EQ(app::IdOfPath("a/model.safetensors"), "model");
+  EXPECT_EQ(app::IdOfPath("a/Qwen2.5"), "Qwen2.5");
+  EXPECT_EQ(app::IdOfPath("a/two words"), "two-words");
 }
 
 }  // namespace

@@ -59,6 +59,14 @@ class Models(unittest.TestCase):
             ids, page = self.offered(server)
             self.assertEqual(ids, ["digits"])
             self.assertEqual(page["digits"], "Digits")
+            config.write_text(f"port: 0\nmodels:\n  - {{id: one, path: {VIT}}}\n  - {{path: {VIT}}}\n")
+            server.process.send_signal(signal.SIGHUP)
+            for _ in range(200):
+                ids, page = self.offered(server)
+                if ids == ["one", VIT.name]:
+                    break
+                time.sleep(0.05)
+            self.assertEqual((page["one"], page[VIT.name]), ("one", VIT.name))
             config.write_text(f"port: 0\nmodels:\n  - {{id: vit, path: {VIT}, title: A ViT, at_start: true}}\n")
             server.process.send_signal(signal.SIGHUP)
             for _ in range(200):
