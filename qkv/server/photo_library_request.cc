@@ -36,9 +36,9 @@ std::vector<LibraryTask> ParseLibraryEntries(std::string_view text) {
 }
 
 LibraryRequest ParseLibraryRequest(const HttpRequest& request) {
-  if (request.MediaType() != "multipart/form-data") {
+  if (const std::string type = request.MediaType(); type != "multipart/form-data") {
     throw HttpError(415, "invalid_request_error",
-                    FormatShown("Content-Type: expected multipart/form-data, got {}", request.MediaType()));
+                    FormatShown("Content-Type: expected multipart/form-data, got {}", type.empty() ? "none" : type));
   }
   LibraryRequest parsed;
   bool has_entries = false;

@@ -142,12 +142,18 @@ struct Server::State {
     ++context.admitted;
     if (!IsOwnHost(request)) {
       return ErrorResponse(403, "permission_error",
-                           "this server is not called by that name; its owner can add it to hosts", request.path);
+                           FormatShown("this server is not called {0}; its owner can add {0} to hosts in the file of "
+                                       "--config (docs/server.md)",
+                                       HostName(request.Header("host"))),
+                           request.path);
     }
     const bool foreign = !IsOwnOrigin(request);
     if (foreign && !Contains(config().origins, request.Header("origin"))) {
       return ErrorResponse(403, "permission_error",
-                           "pages of other origins may not call this server; its owner can add origins", request.path);
+                           FormatShown("pages of other origins may not call this server; its owner can add {} to "
+                                       "origins in the file of --config (docs/server.md)",
+                                       request.Header("origin")),
+                           request.path);
     }
     if (foreign && request.method == "OPTIONS") return Preflight();
     Match match;
@@ -159,8 +165,11 @@ struct Server::State {
       return response;
     }
     if (!match.route->open && !HasKey(request)) {
-      HttpResponse response =
-          ErrorResponse(401, "authentication_error", "expected the header Authorization: Bearer KEY", request.path);
+      HttpResponse response = ErrorResponse(401, "authentication_error",
+                                            request.Header("authorization").empty()
+                                                ? "expected the header Authorization: Bearer KEY"
+                                                : "the key in the header Authorization is wrong, expected Bearer KEY",
+                                            request.path);
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <random>
 #include <sstream>
+#include <string>
 #include <string_view>
 
 namespace qkv::server {
@@ -38,8 +39,11 @@ std::string HttpDate() {
 }
 
 // Why a request could not be read, as an answer; status 0 if its client has gone.
-std::pair<int, std::string_view> StatusOf(const ErrorCode& error) {
-  if (error == http::error::body_limit) return {413, "the request's body is larger than this server takes"};
+std::pair<int, std::string> StatusOf(const ErrorCode& error, const Limits& limits) {
+  if (error == http::error::body_limit) {
+    return {413, fmt::format("the request's body is larger than the {} bytes that this server takes (limits.body)",
+                             limits.body)};
+  }
   if (error == http::error::header_limit) return {431, "the request's header is larger than this server takes"};
   if (error == beast::error::timeout) return {408, "the request did not arrive in time"};
   if (error == http::error::end_of_stream || error == http::error::partial_message) return {0, ""};
@@ -229,7 +233,7 @@ void Session::OnBody(const ErrorCode& error) {
 
 void Session::FailToRead(ErrorCode error) {
   if (late_) error = beast::error::timeout;
-  const auto [status, why] = StatusOf(error);
+  const auto [status, why] = StatusOf(error, state_->limits);
   if (status == 0) return Close();
   Write(ErrorResponse(status, "invalid_request_error", why, request_.path), true);
 }

@@ -103,12 +103,15 @@ TEST(RequestInput, RefusesWhatItCannotTake) {
   EXPECT_THROW(Json("{}").RequireImages(), HttpError);
   EXPECT_EQ(Json(io::Json{{"images", std::vector<std::string>(256, "eHk=")}}.dump()).RequireImages().size(), 256u);
   EXPECT_THROW(Json(io::Json{{"images", std::vector<std::string>(257, "eHk=")}}.dump()).RequireImages(), HttpError);
-  try {
-    const HttpRequest request = Request("text/html", "x");
-    RequestInput(request, kNames);
-    FAIL();
-  } catch (const HttpError& error) {
-    EXPECT_EQ(error.status(), 415);
+  for (const auto& [type, got] : {std::pair("text/html", "got text/html"), {"", "got none"}}) {
+    try {
+      const HttpRequest request = Request(type, "x");
+      RequestInput(request, kNames);
+      FAIL();
+    } catch (const HttpError& error) {
+      EXPECT_EQ(error.status(), 415);
+      EXPECT_TRUE(std::string(error.what()).ends_with(got)) << error.what();
+    }
   }
 }
 

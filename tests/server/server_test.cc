@@ -105,8 +105,12 @@ TEST(Server, WantsItsKey) {
   ServerConfig config;
   config.api_key = "secret";
   RunningServer running(config);
-  EXPECT_EQ(running.Call(Get("/v1/models")).status, 401);
-  EXPECT_EQ(running.Call(Get("/v1/models", "Authorization: Bearer secre\r\n")).status, 401);
+  const Answer without = running.Call(Get("/v1/models"));
+  EXPECT_EQ(without.status, 401);
+  EXPECT_NE(without.body.find("expected the header"), std::string::npos) << without.body;
+  const Answer wrong = running.Call(Get("/v1/models", "Authorization: Bearer secre\r\n"));
+  EXPECT_EQ(wrong.status, 401);
+  EXPECT_NE(wrong.body.find("is wrong"), std::string::npos) << wrong.body;
   EXPECT_EQ(running.Call(Get("/v1/models", "Authorization: Bearer secret\r\n")).status, 200);
   EXPECT_EQ(running.Call(Get("/health")).status, 200);
 }
@@ -116,12 +120,16 @@ TEST(Server, IsCalledByItsOwnNameAndPages) {
   config.origins = {"https://good.example"};
   RunningServer running(config);
   const auto by_host = [&](std::string_view host) {
-    return running.Call(fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", host)).status;
+    return running.Call(fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", host));
   };
-  EXPECT_EQ(by_host("localhost:8080"), 200);
-  EXPECT_EQ(by_host("[::1]:8080"), 200);
-  EXPECT_EQ(by_host("evil.example"), 403);
-  EXPECT_EQ(running.Call(Get("/health", "Origin: https://evil.example\r\n")).status, 403);
+  EXPECT_EQ(by_host("localhost:8080").status, 200);
+  EXPECT_EQ(by_host("[::1]:8080").status, 200);
+  const Answer foreign = by_host("evil.example:8080");
+  EXPECT_EQ(foreign.status, 403);
+  EXPECT_NE(foreign.body.find("can add evil.example to hosts"), std::string::npos) << foreign.body;
+  const Answer page = running.Call(Get("/health", "Origin: https://evil.example\r\n"));
+  EXPECT_EQ(page.status, 403);
+  EXPECT_NE(page.body.find("can add https://evil.example to origins"), std::string::npos) << page.body;
   const Answer good = running.Call(Get("/health", "Origin: https://good.example\r\n"));
   EXPECT_EQ(good.headers.at("access-control-allow-origin"), "https://good.example");
   EXPECT_EQ(running.Call(Get("/health", "Origin: http://127.0.0.1\r\n")).status, 200);
