@@ -16,20 +16,20 @@ using app::ModelEntry;
 
 struct ServerConfig {
   std::string address = "127.0.0.1";
-  uint16_t port = 8080;                    // 0: a free one
-  std::vector<ModelEntry> models;          // the first is the default of requests that name none
-  std::string api_key;                     // empty: none is asked for
-  std::vector<std::string> origins;        // pages of others that may call this server (CORS)
-  std::vector<std::string> hosts;          // names by which it is called, beside its address and localhost; "*": any
-  bool explorer = true;                    // serve the page
-  bool log = true;                         // a line for each request
-  int64_t memory = 0;                      // bytes of all loaded models; 0: half of the machine's
-  int64_t most_pixels = 50'000'000;        // of one image
-  int64_t image_bytes = int64_t{1} << 30;  // of all images that are worked on, decoded and as models' inputs
-  int most_active = 128;                   // requests that are worked on or wait
-  double request_seconds = 60;             // until a request is given up
-  double drain_seconds = 30;               // at the end, for what has begun
-  int threads = 0;                         // of the engine; 0: all cores
+  uint16_t port = 8080;                 // 0: a free one
+  std::vector<ModelEntry> models;       // the first is the default of requests that name none
+  std::string api_key;                  // empty: none is asked for
+  std::vector<std::string> origins;     // pages of others that may call this server (CORS)
+  std::vector<std::string> hosts;       // names by which it is called, beside its address and localhost; "*": any
+  bool explorer = true;                 // serve the page
+  bool log = true;                      // a line for each request
+  int64_t memory = 0;                   // bytes of all loaded models; 0: half of the machine's
+  int64_t most_pixels = 50'000'000;     // of one image
+  int64_t image_bytes = 1'000'000'000;  // of all images that are worked on, decoded and as models' inputs
+  int most_active = 128;                // requests that are worked on or wait
+  double request_seconds = 60;          // until a request is given up
+  double drain_seconds = 30;            // at the end, for what has begun
+  int threads = 0;                      // of the engine; 0: all cores
   EngineOptions batching;
   Limits limits;
 };

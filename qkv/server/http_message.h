@@ -81,12 +81,12 @@ void ParseTarget(std::string_view target, HttpRequest* request);
 
 /// What one client, or all together, may cost the transport.
 struct Limits {
-  int64_t body = int64_t{64} << 20;     // bytes of one request
-  int64_t bodies = int64_t{512} << 20;  // bytes of all bodies that are being read or worked on
-  int connections = 1024;               // at a time
-  double header_seconds = 10;           // until the header is complete
-  double idle_seconds = 75;             // between two requests of a connection
-  double transfer_seconds = 60;         // for a body, and for an answer to be taken
+  int64_t body = 64'000'000;     // bytes of one request
+  int64_t bodies = 512'000'000;  // bytes of all bodies that are being read or worked on
+  int connections = 1024;        // at a time
+  double header_seconds = 10;    // until the header is complete
+  double idle_seconds = 75;      // between two requests of a connection
+  double transfer_seconds = 60;  // for a body, and for an answer to be taken
 };
 
 }  // namespace qkv::server

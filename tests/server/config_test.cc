@@ -104,6 +104,14 @@ TEST_F(ServerConfigFile, PathsAreBesideIt) {
   EXPECT_EQ(Read("origins: [\"HTTPS://A.org\"]").origins[0], "https://a.org");
 }
 
+// docs/server.md and docs/nginx.conf give the defaults in these words.
+TEST_F(ServerConfigFile, HasTheDefaultsOfItsDescription) {
+  const ServerConfig c = Read("limits: {body: 64MB, bodies: 512MB, images: 1GB}"), unless_given{};
+  EXPECT_EQ(c.limits.body, unless_given.limits.body);
+  EXPECT_EQ(c.limits.bodies, unless_given.limits.bodies);
+  EXPECT_EQ(c.image_bytes, unless_given.image_bytes);
+}
+
 TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
   const auto says = [&](const std::string& yaml, const std::string& words) {
     EXPECT_NE(Error(yaml).find(words), std::string::npos) << yaml << "\n" << Error(yaml);
