@@ -123,7 +123,7 @@ Packet AnswerSmooth(ExploredModel& model, const PreparedImage& image, const io::
     weights = RecallWeights(lab::SoftDictionary(sigma * sigma),
                             lab::GridPositions<float>({image.grid.height, image.grid.width}), query);
   } else if (step < kFirstOfModel) {
-    const auto temperature = static_cast<float>(NumberField(request, "temperature", 0, 1e3, 0.01));
+    const auto temperature = static_cast<float>(NumberField(request, "temperature", 0, 1e3, 0.05));
     weights =
         RecallWeights(step == 1 ? lab::NearestKey<float>() : lab::SoftDictionary(temperature), RawKeys(patches), query);
   } else {

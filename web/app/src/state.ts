@@ -94,7 +94,7 @@ export const kDefaults: State = {
   twins: [],
   step: 0,
   sigma: 1,
-  temperature: 0.01,
+  temperature: 0.05,
   text: "tools for converting between audio formats",
   rule: "",
   words: "a dog",
