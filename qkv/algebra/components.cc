@@ -22,7 +22,7 @@ PrincipalComponents FindPrincipalComponents(View<const float> rows, int64_t coun
   const SymmetricEigen eigen = EigenSymmetric(product);
   const double all = std::max(0.0, product.trace());
   PrincipalComponents result{Tensor<double>({count, R}), Tensor<double>({count})};
-  for (int64_t c = 0; c < std::min(count, eigen.values.size()); ++c) {
+  for (int64_t c = 0; c < std::min<int64_t>(count, eigen.values.size()); ++c) {
     const double variance = eigen.values(c);
     if (variance <= 1e-12 * all) break;
     const Vector vector = eigen.vectors.col(c);
