@@ -19,8 +19,8 @@ if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,-]*undefined")
   set(QKV_NO_UBSAN -fno-sanitize=undefined)
 endif()
 
-# Sanitizers take longer to compile what is optimised, and what is checked before every access, than it takes to run.
-# AddressSanitizer watches the accesses.
+# Under sanitizers, to optimise cold code and tests and to check them before every access takes the compiler longer than
+# it saves when they run. AddressSanitizer watches the accesses.
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   set(QKV_COLD -O0 -fno-sanitize=null,alignment,object-size,vptr)
   set(QKV_TEST_OPTIMISATION -O0)

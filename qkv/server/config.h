@@ -17,7 +17,7 @@ using app::ModelEntry;
 struct ServerConfig {
   std::string address = "127.0.0.1";
   uint16_t port = 8080;                 // 0: a free one
-  std::vector<ModelEntry> models;       // the first is the default of requests that name none
+  std::vector<ModelEntry> models;       // a request that names none goes to the first that can answer
   std::string api_key;                  // empty: none is asked for
   std::vector<std::string> origins;     // pages of others that may call this server (CORS)
   std::vector<std::string> hosts;       // names by which it is called, beside its address and localhost; "*": any

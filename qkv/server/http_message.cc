@@ -91,6 +91,12 @@ void BadRequest(std::string_view name, std::string_view expected) {
 
 void BadRequest(const std::string& message) { throw HttpError(400, "invalid_request_error", message); }
 
+void RefuseMediaType(const HttpRequest& request, std::string_view expected) {
+  const std::string type = request.MediaType();
+  throw HttpError(415, "invalid_request_error",
+                  FormatShown("Content-Type: expected {}, got {}", expected, type.empty() ? "none" : type));
+}
+
 HttpError AsHttpError(const Error& error) {
   if (const auto* const known = dynamic_cast<const HttpError*>(&error)) return *known;
   if (dynamic_cast<const model::AnswerError*>(&error) != nullptr) return {500, "model_error", error.what()};

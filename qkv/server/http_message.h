@@ -54,6 +54,9 @@ class HttpError : public Error {
 [[noreturn]] void BadRequest(std::string_view name, std::string_view expected);
 [[noreturn]] void BadRequest(const std::string& message);
 
+/// Throws HttpError 415: "Content-Type: expected …, got …" of the request's media type.
+[[noreturn]] void RefuseMediaType(const HttpRequest& request, std::string_view expected);
+
 /// Calls f, which reads a part of a request: an Error of it becomes HttpError 400.
 template <typename F>
 auto AsBadRequest(F&& f) {

@@ -36,10 +36,7 @@ std::vector<LibraryTask> ParseLibraryEntries(std::string_view text) {
 }
 
 LibraryRequest ParseLibraryRequest(const HttpRequest& request) {
-  if (const std::string type = request.MediaType(); type != "multipart/form-data") {
-    throw HttpError(415, "invalid_request_error",
-                    FormatShown("Content-Type: expected multipart/form-data, got {}", type.empty() ? "none" : type));
-  }
+  if (request.MediaType() != "multipart/form-data") RefuseMediaType(request, "multipart/form-data");
   LibraryRequest parsed;
   bool has_entries = false;
   for (const FormPart& part : ParseMultipart(request.Header("content-type"), request.body)) {

@@ -66,9 +66,7 @@ RequestInput::RequestInput(const HttpRequest& request, const FieldNames& known) 
   } else if (type.starts_with("image/") || type == "application/octet-stream") {
     images_.emplace_back("body", std::string_view(request.body));
   } else {
-    throw HttpError(415, "invalid_request_error",
-                    FormatShown("Content-Type: expected application/json, multipart/form-data or an image, got {}",
-                                type.empty() ? "none" : type));
+    RefuseMediaType(request, "application/json, multipart/form-data or an image");
   }
   RequireKnown(known);
   ReadImages();

@@ -57,8 +57,7 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
   }
   const std::string type = call.request().MediaType();
   if (type != kPackets && type != "application/json") {
-    throw HttpError(415, "invalid_request_error",
-                    "Content-Type: expected application/json or application/octet-stream");
+    RefuseMediaType(call.request(), "application/json or application/octet-stream");
   }
   HttpResponse response{.type = std::string(kPackets)};
   const std::string& body = call.request().body;
