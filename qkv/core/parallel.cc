@@ -18,6 +18,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/serial.h"
+#include "qkv/core/work.h"
 
 namespace qkv {
 namespace {
@@ -226,12 +227,34 @@ void SetNumThreads(int threads) {
 }
 
 namespace internal {
+namespace {
+
+// The tasks of a loop whose caller may cancel it.
+struct CancellableBody {
+  TaskBody body;
+  void* context;
+  CancelState* cancel;
+};
+
+void RunCancellable(void* context, int64_t task, int thread) {
+  const auto& whole = *static_cast<const CancellableBody*>(context);
+  const ShareCancel share(whole.cancel);
+  whole.body(whole.context, task, thread);
+}
+
+}  // namespace
 
 void RunTasks(int64_t count, TaskBody body, void* context) {
   static Pool pool;
   const auto threads = static_cast<int>(std::min<int64_t>({NumThreads(), count, kMostThreads}));
   const bool fits = count <= static_cast<int64_t>(Ticket::kMask);
-  if (threads > 1 && fits && !t_in_parallel && pool.Run(count, body, context, threads)) return;
+  if (threads > 1 && fits && !t_in_parallel) {
+    CancellableBody whole{body, context, t_work.cancel};
+    if (whole.cancel == nullptr ? pool.Run(count, body, context, threads)
+                                : pool.Run(count, RunCancellable, &whole, threads)) {
+      return;
+    }
+  }
   for (int64_t task = 0; task < count; ++task) body(context, task, 0);
 }
 
