@@ -93,13 +93,36 @@ std::string HfArchitecture(const Fields& config, std::string otherwise) {
   return otherwise;
 }
 
-bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head) {
-  if (!config.Bool("tie_word_embeddings", true)) return false;
+namespace {
+
+// One storage in PyTorch's files; otherwise two ranges, which are read once.
+bool HaveEqualBytes(const io::StoredTensor& a, const io::StoredTensor& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  if (a.bytes.data() == b.bytes.data()) return true;
+  const bool equal = std::ranges::equal(a.bytes, b.bytes);
+  a.RequireIntact(), b.RequireIntact();
+  return equal;
+}
+
+}  // namespace
+
+bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
+                bool unless_given) {
+  if (!config.Bool("tie_word_embeddings", unless_given)) return false;
   const io::StoredTensor *const a = FindWithSuffix(tensors, table), *const b = FindWithSuffix(tensors, head);
-  if (a == nullptr || b == nullptr) return true;
-  if (a->dtype != b->dtype || a->shape != b->shape) return false;
-  // One storage in PyTorch's files; otherwise rarely both.
-  return a->bytes.data() == b->bytes.data() || std::ranges::equal(a->bytes, b->bytes);
+  return a == nullptr || b == nullptr || HaveEqualBytes(*a, *b);
+}
+
+void RequireHfCopies(const io::TensorSet& tensors, std::string_view table, std::span<const std::string_view> copies) {
+  const io::StoredTensor* const shared = FindWithSuffix(tensors, table);
+  for (const std::string_view name : copies) {
+    const io::StoredTensor* const copy = FindWithSuffix(tensors, name);
+    Require(shared == nullptr || copy == nullptr || HaveEqualBytes(*shared, *copy),
+            "{} has other values than {}, of which it is a copy in this kind of model: the file is damaged, or its "
+            "model is not supported",
+            copy == nullptr ? name : std::string_view(copy->name),
+            shared == nullptr ? table : std::string_view(shared->name));
+  }
 }
 
 void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c) {

@@ -24,7 +24,7 @@ constexpr NameRow kRows[] = {
     {"norm", "@norm"},
     {"head", "lm_head"},
 };
-// Older versions stored the frequencies; and the head, where it is the tokens' table.
+// Older versions stored the frequencies; and a copy of the tokens' table as the head (HfTiesHead).
 constexpr std::string_view kIgnored[] = {"*.rotary_emb.inv_freq", "lm_head.weight"};
 constexpr std::string_view kAnchors[] = {"embed_tokens.weight"};
 constexpr std::span<const NameRow> kTables[] = {kRows};
@@ -62,7 +62,7 @@ void ReadWindow(const Fields& config, const std::string& type, SequenceConfig* c
   if (window < c->length) c->block.attention.window_left = window - 1;
 }
 
-TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet&) {
+TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   const std::string type = config.String("model_type", "llama");
   description.architecture = HfArchitecture(config, "LlamaForCausalLM");
@@ -90,7 +90,7 @@ TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet&) {
   c.block.norm.eps = config.Number("rms_norm_eps", 1e-6);
   c.causal = true;
   c.head_bias = false;
-  c.tied_head = config.Bool("tie_word_embeddings", false);
+  c.tied_head = HfTiesHead(config, tensors, "embed_tokens.weight", "lm_head.weight", /*unless_given=*/false);
   ReadRotary(config, &c);
   ReadWindow(config, type, &c);
   description.decoder = c;

@@ -2,11 +2,13 @@
 // OPUS-MT models; `qkv train` writes this layout for pairs of texts (hf_marian.h).
 #include "qkv/model/families/hf_marian.h"
 
+#include <array>
 #include <cmath>
 
 #include "qkv/core/error.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
+#include "qkv/model/positions.h"
 
 namespace qkv::model {
 namespace {
@@ -71,7 +73,7 @@ constexpr NameRow kDecoderRows[] = {
     {"blocks.{}.cross_attn.qk.eigenvalues", "@decoder.layers.{}.encoder_attn.qk.eigenvalues"},
     {"head.bias", "final_logits_bias"},
 };
-// Computed positions, copies of the shared table, and the head, which is the same table.
+// Computed positions, copies of the shared table, and the head, which is the same table: RequireNoOtherValues.
 constexpr std::string_view kIgnored[] = {"@encoder.embed_positions.weight", "@decoder.embed_positions.weight",
                                          "@encoder.embed_tokens.weight", "@decoder.embed_tokens.weight",
                                          "lm_head.weight"};
@@ -124,6 +126,35 @@ SequenceConfig ReadPart(const Fields& config, const std::string& side) {
   return c;
 }
 
+// transformers computes the positions too, and reads those of a file.
+void RequireComputedPositions(const SequenceConfig& c, const io::StoredTensor& stored) {
+  const bool fits = stored.shape.rank() == 2 && stored.shape[0] <= c.length && stored.shape[1] == c.block.width;
+  Require(fits, "{}: expected [{}, {}], as the configuration says, got {}", stored.name, c.length, c.block.width,
+          stored.shape);
+  const Tensor<float> values = io::Convert<float>(stored);
+  Tensor<float> computed(stored.shape);
+  SinCosSequence<float>(computed, SequencePositions::kSinusoidalHalves);
+  // Sines and cosines, rounded to the type of the file.
+  const float rounding = stored.dtype == DType::kF32 || stored.dtype == DType::kF64 ? 1e-6F : 0x1p-8F;
+  for (int64_t i = 0; i < values.size(); ++i) {
+    Require(std::abs(values.data()[i] - computed.data()[i]) <= rounding,
+            "{} has other values than the computed positions of Marian's models (at element {}: {}, not {}): a model "
+            "that learned positions is not supported",
+            stored.name, i, values.data()[i], computed.data()[i]);
+  }
+}
+
+void RequireNoOtherValues(const SequenceConfig& c, const io::TensorSet& tensors) {
+  const bool shares = FindWithSuffix(tensors, "shared.weight") != nullptr;
+  RequireHfCopies(
+      tensors, shares ? "shared.weight" : "decoder.embed_tokens.weight",
+      std::array<std::string_view, 3>{"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"});
+  for (const std::string_view name : {"encoder.embed_positions.weight", "decoder.embed_positions.weight"}) {
+    const io::StoredTensor* const stored = FindWithSuffix(tensors, name);
+    if (stored != nullptr) RequireComputedPositions(c, *stored);
+  }
+}
+
 TextDescription DescribeHfMarian(const Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.model_type = config.String("model_type", std::string(kMarian));
@@ -143,6 +174,7 @@ TextDescription DescribeHfMarian(const Fields& config, const io::TensorSet& tens
   c.outputs = c.vocabulary;
   c.tied_head = true;
   c.head_bias = tensors.Find("final_logits_bias") != nullptr;
+  RequireNoOtherValues(c, tensors);
   description.decoder = c;
   return description;
 }

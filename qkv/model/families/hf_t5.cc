@@ -1,5 +1,6 @@
 // Hugging Face transformers: T5 (Raffel et al. 2020), T5 1.1 and Flan-T5, pairs of encoder and decoder with relative
 // positions; and the encoder alone.
+#include <array>
 #include <cmath>
 
 #include "qkv/core/error.h"
@@ -47,9 +48,11 @@ constexpr NameRow kDecoderRows[] = {
     {"norm", "decoder.final_layer_norm"},
     {"head", "lm_head"},
 };
-// Copies of the shared table, the head where it is this table, and a bias of cross-attention's positions that the first
-// version stored and never read.
-constexpr std::string_view kIgnored[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight",
+// Copies of the shared table (RequireHfCopies), the head where it is this table (HfTiesHead), and a bias of
+// cross-attention's positions that the first version stored and never read.
+constexpr std::string_view kShared = "shared.weight", kEncoderTable = "encoder.embed_tokens.weight",
+                           kDecoderTable = "decoder.embed_tokens.weight", kHead = "lm_head.weight";
+constexpr std::string_view kIgnored[] = {kEncoderTable, kDecoderTable, kHead,
                                          "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
 constexpr std::span<const NameRow> kEncoderTables[] = {kEncoderRows}, kDecoderTables[] = {kDecoderRows};
 constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout = {kDecoderTables, kIgnored, {}};
@@ -95,6 +98,9 @@ TextDescription DescribeHfT5(const Fields& config, const io::TensorSet& tensors)
   description.trained_length = config.Int("n_positions", kTrainedLength);
   const int64_t layers = config.Int("num_layers", 6);
   description.encoder = ReadPart(config, layers);
+  const bool shares = tensors.Find(kShared) != nullptr;
+  const std::string_view table = shares ? kShared : kDecoderTable;
+  RequireHfCopies(tensors, table, std::array{kEncoderTable, kDecoderTable});
   if (description.architecture == "T5EncoderModel") return description;
   Require(description.architecture == "T5ForConditionalGeneration" || description.architecture == "T5WithLMHeadModel" ||
               description.architecture == "T5Model",
@@ -108,7 +114,7 @@ TextDescription DescribeHfT5(const Fields& config, const io::TensorSet& tensors)
   c.head_bias = false;
   // T5 1.1 and Flan-T5 have a head of their own and do not scale; version 5 of the library writes this as a key.
   const bool tied = config.Bool("tie_word_embeddings", true);
-  c.tied_head = tied || tensors.Find("lm_head.weight") == nullptr;
+  c.tied_head = tensors.Find(kHead) == nullptr || HfTiesHead(config, tensors, table, kHead);
   if (config.Bool("scale_decoder_outputs", tied)) c.head_scale = 1 / std::sqrt(static_cast<double>(c.block.width));
   description.decoder = c;
   return description;
