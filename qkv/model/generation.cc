@@ -16,30 +16,42 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+// In order, each once. A file may repeat ids, and name some beyond the vocabulary, which no text has.
+std::vector<int32_t> UniqueTokens(std::vector<int32_t> tokens, int64_t vocabulary) {
+  std::erase_if(tokens, [&](int32_t token) { return token >= vocabulary; });
+  std::ranges::sort(tokens);
+  const auto repeated = std::ranges::unique(tokens);
+  tokens.erase(repeated.begin(), repeated.end());
+  return tokens;
+}
+
 // What may follow: scores of all tokens, changed in place. Of a text's prompt and tokens so far.
 class Rules {
  public:
-  Rules(const GenerationSettings& settings, int64_t max_tokens) : s_(settings), max_tokens_(max_tokens) {}
+  Rules(const GenerationSettings& settings, int64_t vocabulary)
+      : s_(settings),
+        max_tokens_(settings.max_tokens),
+        ends_(UniqueTokens(settings.ends, vocabulary)),
+        suppressed_(UniqueTokens(settings.suppressed, vocabulary)) {}
 
   // prompt: number of tokens of `text` that were given. In the order of transformers.
   void Apply(std::span<const int32_t> text, int64_t prompt, std::span<float> scores) const {
     const int64_t written = std::ssize(text) - prompt;
     if (s_.repetition_penalty != 1) PenaliseRepetition(text, scores);
     if (s_.no_repeat_ngram > 0) ForbidRepeated(text, scores);
-    if (written < s_.min_tokens) Forbid(s_.ends, scores);
+    if (written < s_.min_tokens) Forbid(ends_, scores);
     if (s_.forced_first && written == 0) Force(*s_.forced_first, scores);
     if (s_.forced_last && written == max_tokens_ - 1) Force(*s_.forced_last, scores);
-    Forbid(s_.suppressed, scores);
+    Forbid(suppressed_, scores);
   }
   /// False if Apply leaves the scores of a text with so many tokens as they are.
   bool Change(int64_t written) const {
-    return s_.repetition_penalty != 1 || s_.no_repeat_ngram > 0 || (written < s_.min_tokens && !s_.ends.empty()) ||
-           (s_.forced_first && written == 0) || (s_.forced_last && written == max_tokens_ - 1) ||
-           !s_.suppressed.empty();
+    return s_.repetition_penalty != 1 || s_.no_repeat_ngram > 0 || (written < s_.min_tokens && !ends_.empty()) ||
+           (s_.forced_first && written == 0) || (s_.forced_last && written == max_tokens_ - 1) || !suppressed_.empty();
   }
   /// True if the end token was forced because the text is full: it has not ended by itself.
   bool IsForced(int64_t written) const { return s_.forced_last && written == max_tokens_; }
-  bool Ends(int32_t token) const { return std::ranges::find(s_.ends, token) != s_.ends.end(); }
+  bool Ends(int32_t token) const { return std::ranges::binary_search(ends_, token); }
 
  private:
   void PenaliseRepetition(std::span<const int32_t> text, std::span<float> scores) const {
@@ -62,9 +74,7 @@ class Rules {
     }
   }
   static void Forbid(const std::vector<int32_t>& tokens, std::span<float> scores) {
-    for (const int32_t token : tokens) {
-      if (token < std::ssize(scores)) scores[static_cast<size_t>(token)] = kNever;
-    }
+    for (const int32_t token : tokens) scores[static_cast<size_t>(token)] = kNever;
   }
   static void Force(int32_t token, std::span<float> scores) {
     std::ranges::fill(scores, kNever);
@@ -73,6 +83,7 @@ class Rules {
 
   const GenerationSettings& s_;
   int64_t max_tokens_;
+  std::vector<int32_t> ends_, suppressed_;
 };
 
 void RequireFinite(View<const float> logits) {
@@ -104,7 +115,7 @@ std::vector<Generated> GenerateEach(Decoder<float>& decoder, std::span<const std
   std::vector<Generated> results(texts);
   const int64_t most = Room(decoder, prompts, settings.max_tokens);
   if (most <= 0 || (stop && stop())) return results;
-  const Rules rules(settings, settings.max_tokens);
+  const Rules rules(settings, decoder.config().outputs);
   std::vector<TokenSampler> samplers;
   for (size_t i = 0; i < texts; ++i) {
     SamplingSettings own = settings.sampling;
@@ -194,62 +205,75 @@ class Search {
 
   /// logits: of each beam, [beams(), V].
   void Step(View<const float> logits, const Rules& rules, std::vector<float>* scratch) {
-    const size_t ends = s_.ends.size(), wanted = std::max<size_t>(2, 1 + ends) * static_cast<size_t>(s_.beams);
-    std::vector<Candidate> best = BestCandidates(logits, rules, wanted, scratch);
+    const auto [best, going] = BestCandidates(logits, rules, scratch);
     const int64_t written = std::ssize(beams_[0].text) - prompt_ + 1;
+    const bool full = written == most_;
+    for (const Candidate& c : best) {
+      if (full || rules.Ends(c.token)) Finish(c, written, rules.Ends(c.token) && !rules.IsForced(written));
+    }
     std::vector<Beam> next;
     std::vector<int64_t> origins;
-    for (size_t i = 0; i < best.size(); ++i) {
-      const Candidate& c = best[i];
-      const bool stops = rules.Ends(c.token) || written == most_;
-      // Only the first can become texts; the others are there so that enough beams go on.
-      if (stops && i < static_cast<size_t>(s_.beams))
-        Finish(c, written, rules.Ends(c.token) && !rules.IsForced(written));
-      if (stops || std::ssize(next) == s_.beams) continue;
+    for (const Candidate& c : going) {
+      if (full) break;
       Beam beam{beams_[static_cast<size_t>(c.beam)].text, c.score};
       beam.text.push_back(c.token);
       next.push_back(std::move(beam)), origins.push_back(c.beam);
     }
     beams_ = std::move(next), origins_ = std::move(origins);
-    done_ = beams_.empty() || written == most_ || !CanImprove(written);
+    done_ = beams_.empty() || full || !CanImprove(written);
   }
 
   Generated Result() const { return finished_.empty() ? Generated{} : finished_.front(); }
 
  private:
-  std::vector<Candidate> BestCandidates(View<const float> logits, const Rules& rules, size_t wanted,
-                                        std::vector<float>* scratch) {
-    std::vector<Candidate> best;  // a heap, the worst on top
+  // As many as beams, the best first: of all, which become texts if they end, and of those that go on.
+  struct Candidates {
+    std::vector<Candidate> best, going;
+  };
+
+  Candidates BestCandidates(View<const float> logits, const Rules& rules, std::vector<float>* scratch) {
+    Candidates found;  // heaps, the worst on top
     for (int64_t b = 0; b < beams(); ++b) {
       const Beam& beam = beams_[static_cast<size_t>(b)];
       const std::span<float> of_beam = CopyRow(logits, b, scratch);
       ToLogProbabilities(of_beam);
       rules.Apply(beam.text, prompt_, of_beam);
       if (s_.renormalise) ToLogProbabilities(of_beam);
-      AddCandidates(beam.score, b, of_beam, wanted, &best);
+      AddCandidates(beam.score, b, of_beam, rules, &found);
     }
-    std::ranges::sort_heap(best, IsBetter);
-    return best;
+    std::ranges::sort_heap(found.best, IsBetter);
+    std::ranges::sort_heap(found.going, IsBetter);
+    return found;
   }
 
-  // Of most blocks of tokens none is better than the worst of those that are wanted.
-  static void AddCandidates(double score, int64_t beam, std::span<const float> tokens, size_t wanted,
-                            std::vector<Candidate>* best) {
+  // Skips blocks of tokens that hold none of the best.
+  void AddCandidates(double score, int64_t beam, std::span<const float> tokens, const Rules& rules,
+                     Candidates* found) const {
     constexpr size_t kBlock = 128;
     for (size_t begin = 0; begin < tokens.size(); begin += kBlock) {
       const size_t end = std::min(begin + kBlock, tokens.size());
-      // Later tokens of equal scores are not better.
-      if (best->size() == wanted &&
-          !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > best->front().score)) {
+      // What goes on is no better than the best of all. Later tokens of equal scores are not better.
+      if (std::ssize(found->going) == s_.beams &&
+          !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > found->going.front().score)) {
         continue;
       }
       for (size_t token = begin; token < end; ++token) {
         const Candidate c{score + tokens[token], beam, static_cast<int32_t>(token)};
-        if (tokens[token] == kNever || (best->size() == wanted && !IsBetter(c, best->front()))) continue;
-        if (best->size() == wanted) std::ranges::pop_heap(*best, IsBetter), best->pop_back();
-        best->push_back(c), std::ranges::push_heap(*best, IsBetter);
+        if (tokens[token] == kNever) continue;
+        Keep(c, &found->best);
+        if (MayEnter(c, found->going) && !rules.Ends(c.token)) Keep(c, &found->going);
       }
     }
+  }
+
+  bool MayEnter(const Candidate& c, const std::vector<Candidate>& heap) const {
+    return std::ssize(heap) < s_.beams || IsBetter(c, heap.front());
+  }
+
+  void Keep(const Candidate& c, std::vector<Candidate>* heap) const {
+    if (!MayEnter(c, *heap)) return;
+    if (std::ssize(*heap) == s_.beams) std::ranges::pop_heap(*heap, IsBetter), heap->pop_back();
+    heap->push_back(c), std::ranges::push_heap(*heap, IsBetter);
   }
 
   // Keeps the best texts, as many as beams.
@@ -286,7 +310,7 @@ std::vector<Generated> SearchBeams(Decoder<float>& decoder, std::span<const std:
   std::vector<Generated> results(prompts.size());
   const int64_t most = Room(decoder, prompts, settings.max_tokens);
   if (most <= 0 || (stop && stop())) return results;
-  const Rules rules(settings, settings.max_tokens);
+  const Rules rules(settings, decoder.config().outputs);
   std::vector<Search> searches;
   std::vector<std::vector<float>> scratch(static_cast<size_t>(NumThreads()));
   for (const std::vector<int32_t>& prompt : prompts) searches.emplace_back(prompt, settings, most);

@@ -18,8 +18,8 @@ namespace qkv::model {
 struct GenerationSettings {
   int64_t max_tokens = 256;                          // greatest number of tokens that are added to a prompt
   int64_t min_tokens = 0;                            // no text ends before so many
-  std::vector<int32_t> ends;                         // any of them ends a text, and is its last token
-  std::vector<int32_t> suppressed;                   // are never chosen
+  std::vector<int32_t> ends;                         // any of them ends a text, and is its last token; in any order
+  std::vector<int32_t> suppressed;                   // are never chosen; in any order
   std::optional<int32_t> forced_first, forced_last;  // the first token; the one at max_tokens
   int64_t no_repeat_ngram = 0;    // no such number of tokens occurs twice in prompt and text; 0: any may
   double repetition_penalty = 1;  // divides positive logits of tokens that are there already, multiplies negative ones

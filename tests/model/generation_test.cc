@@ -116,6 +116,43 @@ TEST_P(GenerationGolden, RulesAreThoseOfTransformers) {
   Compare("options", settings);
 }
 
+// A file may repeat ids, in any order, and name some that the vocabulary lacks.
+TEST_P(GenerationGolden, RepeatedAndForeignEndsChangeNothing) {
+  GenerationSettings settings = Settings();
+  for (const int64_t beams : {1, 4}) {
+    settings.beams = beams;
+    settings.ends = {3, 7, 9};
+    settings.suppressed = {5, 11};
+    const std::vector<Generated> expected = Write(settings, {0, 1});
+    settings.ends.clear(), settings.suppressed.clear();
+    for (int i = 0; i < 50'000; ++i) {
+      settings.ends.insert(settings.ends.end(), {9, 3, 7, 1'000'000 + i});
+      settings.suppressed.insert(settings.suppressed.end(), {11, 5, 1'000'000 + i});
+    }
+    const std::vector<Generated> texts = Write(settings, {0, 1});
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_EQ(texts[i].tokens, expected[i].tokens) << beams << " beams";
+      EXPECT_EQ(texts[i].score, expected[i].score);
+      EXPECT_EQ(texts[i].ended, expected[i].ended);
+    }
+  }
+}
+
+// Each beam's best tokens may all be ends: as many others go on as there are beams.
+TEST_P(GenerationGolden, ManyEndsLeaveEnoughBeams) {
+  GenerationSettings settings = Settings();
+  settings.beams = 4, settings.min_tokens = 3, settings.ends.clear();
+  for (int32_t id = 1; id < 40; ++id) settings.ends.push_back(id);
+  for (const Generated& text : Write(settings, {0, 1})) {
+    ASSERT_GE(text.tokens.size(), 3u);
+    const auto is_end = [&](int32_t id) { return id > 0 && id < 40; };
+    EXPECT_EQ(std::ranges::count_if(text.tokens, is_end), text.ended ? 1 : 0);
+    if (text.ended) {
+      EXPECT_TRUE(is_end(text.tokens.back()));
+    }
+  }
+}
+
 TEST_P(GenerationGolden, DrawsTheSameTextsTogetherAsAlone) {
   GenerationSettings settings = Settings();
   settings.sampling = {.temperature = 1.5, .min_p = 0.01, .seed = 7};
