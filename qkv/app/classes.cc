@@ -9,11 +9,13 @@
 namespace qkv::app {
 
 ClassFinder::ClassFinder(const std::vector<std::string>& labels, int64_t classes)
-    : labels_(labels), classes_(classes), known_(builtin::ImageNetClasses(classes)) {}
+    : labels_(labels), classes_(classes), known_(builtin::ImageNetClasses(classes)) {
+  for (size_t i = 0; i < labels.size(); ++i) by_label_.emplace(labels[i], static_cast<int64_t>(i));
+}
 
 int64_t ClassFinder::Find(const std::string& name) const {
-  const auto label = std::ranges::find(labels_, name);
-  if (label != labels_.end()) return label - labels_.begin();
+  const auto label = by_label_.find(name);
+  if (label != by_label_.end()) return label->second;
   const auto known = std::ranges::lower_bound(known_, name, {}, &builtin::ImageNetClass::number);
   if (known != known_.end() && known->number == name) {
     const auto index = static_cast<size_t>(known - known_.begin());

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "qkv/builtin/imagenet.h"
@@ -24,6 +26,7 @@ class ClassFinder {
 
  private:
   const std::vector<std::string>& labels_;
+  std::unordered_map<std::string_view, int64_t> by_label_;  // the first of each
   int64_t classes_;
   std::vector<builtin::ImageNetClass> known_;  // sorted by number; empty if there is no such set
 };

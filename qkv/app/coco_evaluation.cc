@@ -8,6 +8,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 
 namespace qkv::app {
 namespace {
@@ -265,13 +266,18 @@ double Mean(std::span<const double> values) {
   return values.empty() ? -1 : PairwiseSum(values) / static_cast<double>(values.size());
 }
 
-// The mean of the precisions of all categories, ordered by threshold, recall, category.
+// The mean of the precisions of all categories, ordered by threshold, recall, category. A file may have any number of
+// categories without objects.
 double MeanPrecision(const std::vector<CategoryCurves>& curves, size_t area, size_t first, size_t thresholds) {
+  std::vector<const double*> precisions;
+  Spend(std::ssize(curves));
+  for (const CategoryCurves& category : curves) {
+    if (!category.precision[area].empty()) precisions.push_back(category.precision[area].data());
+  }
   std::vector<double> values;
   for (size_t i = first * kRecalls; i < (first + thresholds) * kRecalls; ++i) {
-    for (const CategoryCurves& category : curves) {
-      if (!category.precision[area].empty()) values.push_back(category.precision[area][i]);
-    }
+    Spend(std::ssize(precisions));
+    for (const double* precision : precisions) values.push_back(precision[i]);
   }
   return Mean(values);
 }

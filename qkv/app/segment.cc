@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <unordered_map>
 
 #include "qkv/app/image_reader.h"
 #include "qkv/app/json_line.h"
@@ -76,22 +77,27 @@ SegmentTask DefaultTask(const model::Model& model) {
 
 std::vector<int64_t> ParseClasses(std::string_view text, const model::Model& model, std::string_view option) {
   const std::vector<std::string>& labels = model.labels();
+  const int64_t count = model.config().mask_classes;
+  std::unordered_map<std::string_view, int64_t> by_label;
+  for (size_t i = 0; i < labels.size(); ++i) by_label.emplace(labels[i], static_cast<int64_t>(i));
+  by_label.erase("");
+  std::vector<bool> given(static_cast<size_t>(std::max(count, std::ssize(labels))));
   std::vector<int64_t> classes;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view name = Trim(text.substr(0, comma));
     text.remove_prefix(std::min(comma + 1, text.size()));
-    if (const auto label = std::ranges::find(labels, name); label != labels.end() && !name.empty()) {
-      classes.push_back(label - labels.begin());
-      continue;
-    }
     int64_t index = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-    Require(
-        error == std::errc() && end == name.data() + name.size() && index >= 0 && index < model.config().mask_classes,
-        "{}: \"{}\" is no class of the model: expected a name, or an index from 0 to {} (see qkv info --json)", option,
-        name, model.config().mask_classes - 1);
-    classes.push_back(index);
+    if (const auto label = by_label.find(name); label != by_label.end()) {
+      index = label->second;
+    } else {
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+      Require(error == std::errc() && end == name.data() + name.size() && index >= 0 && index < count,
+              "{}: \"{}\" is no class of the model: expected a name, or an index from 0 to {} (see qkv info --json)",
+              option, name, count - 1);
+    }
+    if (!given[static_cast<size_t>(index)]) classes.push_back(index);
+    given[static_cast<size_t>(index)] = true;
   }
   return classes;
 }

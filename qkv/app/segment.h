@@ -34,7 +34,7 @@ io::Json ToJson(const PhotoSegments& photo);
 /// The task of a model unless the caller chooses one: semantic if its photos are split into squares, else panoptic.
 SegmentTask DefaultTask(const model::Model& model);
 
-/// Classes by their names or indices: "sky,tree,17". Throws Error if the model has no such class.
+/// Classes by their names or indices: "sky,tree,17", each once. Throws Error if the model has no such class.
 std::vector<int64_t> ParseClasses(std::string_view text, const model::Model& model, std::string_view option);
 
 /// Finds the segments of one photo after the other. Refers to the model.

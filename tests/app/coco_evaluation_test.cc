@@ -9,6 +9,7 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 
@@ -123,6 +124,21 @@ TEST(CocoEvaluation, UnknownIdsAreCountedOrRefused) {
   EXPECT_NE(ErrorMessage([&] { EvaluateCoco(data, detections); }).find("image 78"), std::string::npos);
   detections[0] = {1, 1, {}, std::numeric_limits<double>::quiet_NaN()};
   EXPECT_NE(ErrorMessage([&] { EvaluateCoco(data, detections); }).find("NaN"), std::string::npos);
+}
+
+// A file names any number of categories; those without objects cost a step or two each.
+TEST(CocoEvaluation, WorkIsLinearInTheCategories) {
+  const auto steps = [](int64_t categories) {
+    CocoDataset data = Squares(10, 50);
+    for (int64_t i = 0; i < categories; ++i) data.categories.push_back({.id = i + 2, .name = std::to_string(i)});
+    const int64_t before = StepsDone();
+    const CocoEvaluation evaluation = EvaluateCoco(data, Perfect(data));
+    EXPECT_NEAR(evaluation.scores.ap, 1, 1e-12);
+    return StepsDone() - before;
+  };
+  const int64_t few = steps(0);
+  EXPECT_GT(few, 0);
+  EXPECT_LT(steps(10'000) - few, 20 * 10'000);
 }
 
 TEST(CocoEvaluation, MemoryIsLimited) {

@@ -214,6 +214,7 @@ TEST_F(Segmentations, OtherModelsAndTasksAreRefused) {
 
 TEST_F(Segmentations, ClassesAreNamesOrIndices) {
   EXPECT_EQ(ParseClasses("sky, 0,grass", model_, "--stuff"), (std::vector<int64_t>{2, 0, 3}));
+  EXPECT_EQ(ParseClasses("2,sky,0,sky,2", model_, "--stuff"), (std::vector<int64_t>{2, 0})) << "each once";
   EXPECT_TRUE(ParseClasses("", model_, "--stuff").empty());
   for (const char* wrong : {"zebra", "4", "-1", "1x", "sky,,"}) {
     EXPECT_NE(ErrorMessage([&] { ParseClasses(wrong, model_, "--stuff"); }).find("--stuff: \""), std::string::npos)
