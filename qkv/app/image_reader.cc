@@ -4,13 +4,14 @@
 #include <cstdio>
 
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 
 namespace qkv::app {
 namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{1} << 30, kStdinBlock = size_t{1} << 16;
-// Memory of a larger image is released after it.
-constexpr int64_t kKeptPixels = int64_t{1} << 24;
+// Memory of an image whose decoding takes more is released after it: photos of most cameras keep theirs.
+constexpr int64_t kKeptBytes = int64_t{1} << 27;
 
 std::string ReadStdin() {
   std::string bytes;
@@ -33,23 +34,23 @@ void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& op
   image::Decode(std::as_bytes(std::span(bytes)), options, "-", workspace, image);
 }
 
-void PixelBudget::Acquire(int64_t pixels) {
+void DecodingBudget::Acquire(int64_t bytes) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return used_ == 0 || used_ + pixels <= limit_; });
-  used_ += pixels;
+  changed_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
+  used_ += bytes;
 }
 
-void PixelBudget::Release(int64_t pixels) {
-  if (pixels == 0) return;
+void DecodingBudget::Release(int64_t bytes) {
+  if (bytes == 0) return;
   {
     const std::lock_guard lock(mutex_);
-    used_ -= pixels;
+    used_ -= bytes;
   }
   changed_.notify_all();
 }
 
 PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model,
-                         int threads, PixelBudget& budget)
+                         int threads, DecodingBudget& budget)
     : images_(images),
       model_(model),
       budget_(budget),
@@ -57,16 +58,15 @@ PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& op
       lanes_(static_cast<size_t>(threads)) {
   for (Lane& lane : lanes_) {
     lane.options = options;
-    lane.options.admit = [this, &lane](int64_t pixels) { Admit(pixels, lane); };
+    lane.options.admit = [this, &lane](int64_t bytes) { Admit(bytes, lane); };
   }
 }
 
-void PixelReader::Admit(int64_t pixels, Lane& lane) {
-  if (pixels <= lane.admitted) return;
+void PixelReader::Admit(int64_t bytes, Lane& lane) {
   // A waiting thread holds nothing, or two could wait for each other.
   budget_.Release(std::exchange(lane.admitted, 0));
-  budget_.Acquire(pixels);
-  lane.admitted = pixels;
+  budget_.Acquire(bytes);
+  lane.admitted = bytes;
 }
 
 void PixelReader::ReadFile(size_t file, int64_t row, Lane& lane) {
@@ -96,12 +96,15 @@ void PixelReader::Read(PixelBatch& batch) {
     error.clear();
     try {
       ReadFile(batch.begin + i, task, lane);
+    } catch (const Cancelled&) {
+      budget_.Release(std::exchange(lane.admitted, 0));
+      throw;
     } catch (const std::exception& caught) {
       const std::string& path = images_.files[batch.begin + i].native();
       error = caught.what();
       if (error.find(path) == std::string::npos) error = path + ": " + error;
     }
-    if (lane.admitted > kKeptPixels) lane.workspace = {}, lane.image = {};
+    if (lane.admitted > kKeptBytes) lane.workspace = {}, lane.image = {};
     budget_.Release(std::exchange(lane.admitted, 0));
   });
   batch.files.clear();

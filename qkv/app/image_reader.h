@@ -13,12 +13,12 @@
 
 namespace qkv::app {
 
-/// A limit on the pixels that all threads together decode at a time; a larger image waits until it is alone.
-class PixelBudget {
+/// A limit on the bytes that all threads together hold while they decode; a larger image waits until it is alone.
+class DecodingBudget {
  public:
-  explicit PixelBudget(int64_t limit) : limit_(limit) {}
-  void Acquire(int64_t pixels);
-  void Release(int64_t pixels);
+  explicit DecodingBudget(int64_t limit) : limit_(limit) {}
+  void Acquire(int64_t bytes);
+  void Release(int64_t bytes);
 
  private:
   const int64_t limit_;
@@ -45,11 +45,12 @@ struct PixelBatch {
 class PixelReader {
  public:
   PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model, int threads,
-              PixelBudget& budget);
+              DecodingBudget& budget);
   PixelReader(const PixelReader&) = delete;
   PixelReader& operator=(const PixelReader&) = delete;
 
-  /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image.
+  /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image. Throws
+  /// Cancelled; files that cannot be read are errors of the batch.
   void Read(PixelBatch& batch);
 
  private:
@@ -58,15 +59,15 @@ class PixelReader {
     image::DecodeOptions options;
     image::Workspace workspace;
     image::Image image;
-    int64_t admitted = 0;
+    int64_t admitted = 0;  // bytes
   };
 
   void ReadFile(size_t file, int64_t row, Lane& lane);
-  void Admit(int64_t pixels, Lane& lane);
+  void Admit(int64_t bytes, Lane& lane);
 
   const ImageList& images_;
   const model::Model& model_;
-  PixelBudget& budget_;
+  DecodingBudget& budget_;
   const std::optional<Shape> shape_;
   std::vector<Lane> lanes_;  // one for each thread
   Tensor<float> pixels_;

@@ -29,8 +29,8 @@ constexpr int64_t kMaxBatch = 64;
 // Batches for each thread that may be finished before their turn comes, so that one slow image does not stop the
 // others.
 constexpr size_t kAheadPerThread = 4;
-// Pixels decoded at a time, for each thread: photos of most cameras do not wait for each other.
-constexpr int64_t kPixelsPerThread = int64_t{1} << 24;
+// Bytes held at a time by decoding, for each thread: photos of most cameras do not wait for each other.
+constexpr int64_t kBytesPerThread = int64_t{1} << 27;
 
 // Batches in the order of the files: claimed by threads, finished at any time, used in order.
 class Pipeline {
@@ -42,7 +42,7 @@ class Pipeline {
         model_(model),
         wanted_(wanted),
         use_(use),
-        budget_(kPixelsPerThread * NumThreads()) {
+        budget_(kBytesPerThread * NumThreads()) {
     const auto threads = static_cast<size_t>(NumThreads());
     const bool many = wanted != Wanted::kPixels && files_.size() >= kManyPerThread * threads;
     const size_t workers = many ? threads : 1;
@@ -222,7 +222,7 @@ class Pipeline {
   const Wanted wanted_;
   const std::function<void(const Batch&)>& use_;
   size_t batch_ = 1;
-  PixelBudget budget_;
+  DecodingBudget budget_;
   std::vector<std::unique_ptr<Worker>> workers_;
 
   std::mutex mutex_;

@@ -57,7 +57,7 @@ struct CallContext {
   ExploredModel& model;
   ImageStore& images;
   const Packet& request;
-  const AdmitPixels& admit;
+  const AdmitPhoto& admit;
 
   PreparedImage Image() const { return images.Prepare(model, request, admit); }
 };
@@ -210,7 +210,7 @@ Packet Explorer::Call(std::string_view name, const Packet& request) {
 }
 
 Packet Explorer::Call(std::string_view name, const Packet& request, const std::shared_ptr<const LoadedModel>& model,
-                      const AdmitPixels& admit) {
+                      const AdmitPhoto& admit) {
   const auto call = RequireCall(name);
   const std::shared_ptr<DerivedState> state = StateOf(model);
   ExploredModel explored(*source_, model, state);

@@ -52,7 +52,7 @@ class Explorer {
   std::shared_ptr<const LoadedModel> Load(const Packet& request, const std::function<bool()>& cancelled = {}) const;
   /// Answers any other call with its model. `admit` is asked before a photo is decoded. Throws Error likewise.
   Packet Call(std::string_view name, const Packet& request, const std::shared_ptr<const LoadedModel>& model,
-              const AdmitPixels& admit = {});
+              const AdmitPhoto& admit = {});
 
   /// Names of all calls.
   static std::vector<std::string> Calls();

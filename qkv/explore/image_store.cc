@@ -29,7 +29,7 @@ void CheckPixels(const Array& array, int64_t max_pixels) {
   Require(height <= max_pixels / width, "image: {}×{} pixels, at most {} are taken", height, width, max_pixels);
 }
 
-image::Image PhotoOf(const StoredImage& stored, int64_t max_pixels, const AdmitPixels& admit) {
+image::Image PhotoOf(const StoredImage& stored, int64_t max_pixels, const AdmitPhoto& admit) {
   if (stored.shape.empty()) {
     image::DecodeOptions options;
     options.max_pixels = max_pixels;
@@ -37,7 +37,7 @@ image::Image PhotoOf(const StoredImage& stored, int64_t max_pixels, const AdmitP
     return image::Decode(stored.source, options, "image");
   }
   const int64_t height = stored.shape[0], width = stored.shape[1];
-  if (admit) admit(height * width);
+  if (admit) admit(std::ssize(stored.source));
   image::Image image{Tensor<uint8_t>({height, width, stored.shape.size() == 3 ? 3 : 1})};
   std::memcpy(image.pixels.data(), stored.source.data(), stored.source.size());
   return image;
@@ -99,7 +99,7 @@ StoredImage& ImageStore::Find(const Packet& request) {
   return Store(file, {}, id);
 }
 
-PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& request, const AdmitPixels& admit) {
+PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& request, const AdmitPhoto& admit) {
   const model::Model& layers = model.image_model();
   StoredImage& image = Find(request);
   ModelInput& input = image.inputs[model.entry().id];

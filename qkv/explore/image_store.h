@@ -42,8 +42,9 @@ struct PreparedImage {
   inspect::TokenGrid grid;
 };
 
-/// Called with the number of pixels of a photo before it is decoded; may throw.
-using AdmitPixels = std::function<void(int64_t pixels)>;
+/// Called with the bytes that reading a photo takes, before they are allocated, as image::DecodeOptions::admit; may
+/// throw.
+using AdmitPhoto = std::function<void(int64_t bytes)>;
 
 /// Not thread-safe.
 class ImageStore {
@@ -56,7 +57,7 @@ class ImageStore {
   /// The image of a request, prepared for a model, which must be of images. It is the request's "file" or "pixels", its
   /// "sample", or its "image", the id of one before. Valid until the next call. Throws Error if there is none of them,
   /// the id is not known (any more), or the bytes are no image of at most max_pixels.
-  PreparedImage Prepare(const ExploredModel& model, const Packet& request, const AdmitPixels& admit);
+  PreparedImage Prepare(const ExploredModel& model, const Packet& request, const AdmitPhoto& admit);
 
   /// Of what is kept.
   int64_t bytes() const { return bytes_; }

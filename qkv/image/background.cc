@@ -1,5 +1,7 @@
 #include "qkv/image/background.h"
 
+#include "qkv/image/runs.h"
+
 namespace qkv::image {
 namespace {
 
@@ -29,9 +31,10 @@ Image Invert(const Image& image) {
 void Invert(const Image& image, Image& negative) {
   negative.pixels.Reuse(image.pixels.shape());
   const int64_t channels = image.channels(), colours = ColourChannels(image);
-  for (int64_t i = 0; i < negative.pixels.size(); ++i) {
-    negative.pixels[i] = i % channels < colours ? static_cast<uint8_t>(255 - image.pixels[i]) : image.pixels[i];
-  }
+  ForEachRun(negative.pixels.size(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      negative.pixels[i] = i % channels < colours ? static_cast<uint8_t>(255 - image.pixels[i]) : image.pixels[i];
+  });
 }
 
 }  // namespace qkv::image

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "qkv/core/work.h"
 #include "qkv/image/byte_reader.h"
 #include "qkv/image/codec.h"
 
@@ -76,6 +77,7 @@ void ReadRuns(ByteReader& reader, const Header& header, uint8_t* out) {
   const auto nibble = [](uint8_t byte, size_t i) { return static_cast<uint8_t>(i % 2 == 0 ? byte >> 4 : byte & 15); };
   while (at < total) {
     const uint8_t count = reader.U8(), value = reader.U8();
+    Spend(count + value);
     if (count > 0) {
       const size_t run = std::min({size_t{count}, width - std::min(x, width), total - at});
       for (size_t i = 0; i < run; ++i) out[at + i] = four_bits ? nibble(value, i) : value;
@@ -133,6 +135,7 @@ Image ReadIndexed(ByteReader& reader, const Header& header, const Source& source
   const size_t width = static_cast<size_t>(header.width);
   const size_t row_bytes = (width * header.bits + 7) / 8, stride = (row_bytes + 3) / 4 * 4;
   if (!runs) reader.Expect(row_bytes * static_cast<size_t>(header.height));
+  Admit(source, header.width, header.height, 3, header.width * (runs ? header.height : 1));
   Image image = NewImage(source, header.width, header.height, 3);
   std::vector<uint8_t>& indices = source.workspace.row;
   indices.assign(runs ? width * static_cast<size_t>(header.height) : width, 0);
@@ -144,7 +147,9 @@ Image ReadIndexed(ByteReader& reader, const Header& header, const Source& source
       reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be absent
     }
     uint8_t* out = image.pixels.data() + (header.top_down ? y : header.height - 1 - y) * header.width * 3;
-    for (size_t x = 0; x < width; ++x) std::memcpy(out + 3 * x, &palette[3 * index[x]], 3);
+    ForEachRun(header.width, [&](int64_t begin, int64_t end) {
+      for (int64_t x = begin; x < end; ++x) std::memcpy(out + 3 * x, &palette[size_t{3} * index[x]], 3);
+    });
   }
   return image;
 }
@@ -174,17 +179,17 @@ Image ReadColours(ByteReader& reader, Header header, const Source& source) {
   const int64_t pixel_bytes = header.bits / 8;
   const size_t row_bytes = static_cast<size_t>(header.width * pixel_bytes), stride = (row_bytes + 3) / 4 * 4;
   reader.Expect(row_bytes * static_cast<size_t>(header.height));
+  Admit(source, header.width, header.height, channels, 0);
   Image image = NewImage(source, header.width, header.height, channels);
   for (int64_t y = 0; y < header.height; ++y) {
     const uint8_t* in = reader.Take(row_bytes);
     reader.Take(std::min(stride - row_bytes, reader.left()));  // the last row's padding may be absent
     uint8_t* out = image.pixels.data() + (header.top_down ? y : header.height - 1 - y) * header.width * channels;
-    if (header.bits == 16) {
-      UnpackSixteen(in, header.width, green_bits, out);
-    } else {
-      for (int64_t x = 0; x < header.width; ++x)
+    ForEachRun(header.width, [&](int64_t begin, int64_t end) {
+      if (header.bits == 16) return UnpackSixteen(in + 2 * begin, end - begin, green_bits, out + 3 * begin);
+      for (int64_t x = begin; x < end; ++x)
         for (int c = 0; c < channels; ++c) out[x * channels + c] = in[x * pixel_bytes + byte[c]];
-    }
+    });
   }
   return image;
 }

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string_view>
 #include <type_traits>
 
 #include "qkv/image/image.h"
+#include "qkv/image/runs.h"
 #include "qkv/image/workspace.h"
 
 namespace qkv::image {
@@ -21,6 +23,7 @@ struct Source {
   std::string_view where;
   Workspace& workspace;
   Tensor<uint8_t>& spare;  // memory for the first new image
+  int64_t& admitted;       // bytes that options.admit was asked for
 
   const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(bytes.data()); }
   size_t size() const { return bytes.size(); }
@@ -43,10 +46,31 @@ Decoded DecodeTiff(const Source& source);
 Decoded DecodePnm(const Source& source);
 Decoded DecodeHeif(const Source& source);
 
-/// A zeroed image of this size. Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
-Image NewImage(const Source& source, int64_t width, int64_t height, int channels);
-/// Only the check, for formats that give the size before the number of channels.
+/// Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
 void CheckSize(const Source& source, int64_t width, int64_t height);
+/// Every reader calls this between reading the header and allocating, in its library too, anything that grows with what
+/// the header says. Throws Error as CheckSize, and if decoding takes more than MemoryLimit(); else asks options.admit
+/// for the bytes of decoding: those of the image and `beside`, the most that the reader and its library hold beside it.
+/// The file's own bytes, up to twice as many for metadata, and kFixedBytes are not counted.
+void Admit(const Source& source, int64_t width, int64_t height, int channels, int64_t beside);
+/// Of a library's tables and buffers, whatever the header says.
+inline constexpr int64_t kFixedBytes = int64_t{1} << 20;
+/// A zeroed image, after Admit.
+Image NewImage(const Source& source, int64_t width, int64_t height, int channels);
+
+/// Spend for the callbacks of C libraries, through which nothing may be thrown.
+class Interrupt {
+ public:
+  /// False if the library is to end with an error of its own; Rethrow tells why.
+  bool Spend(int64_t steps) noexcept;
+  /// Throws what Spend met, if anything.
+  void Rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::exception_ptr thrown_;
+};
 
 /// The orientation (1…8) in an XMP packet; 1 if there is none.
 int XmpOrientation(std::span<const std::byte> xmp);
@@ -67,17 +91,19 @@ inline uint8_t Windowed(double level, const std::pair<double, double>& window) {
 /// else as Pillow does: grey saturates at 0 and 255, other images keep the high byte.
 template <typename T>
 void Narrow(const DecodeOptions& options, const T* in, int64_t pixels, int channels, uint8_t* out) {
-  for (int64_t i = 0; i < pixels * channels; ++i) {
-    const bool alpha = channels % 2 == 0 && i % channels == channels - 1;
-    if (options.window && !alpha) {
-      out[i] = Windowed(static_cast<double>(in[i]), *options.window);
-    } else if (channels == 1) {
-      // max before min: a NaN becomes 0
-      out[i] = static_cast<uint8_t>(std::min<double>(255, std::max<double>(0, static_cast<double>(in[i]))));
-    } else if constexpr (std::is_same_v<T, uint16_t>) {
-      out[i] = static_cast<uint8_t>(in[i] >> 8);
+  ForEachRun(pixels, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * channels; i < end * channels; ++i) {
+      const bool alpha = channels % 2 == 0 && i % channels == channels - 1;
+      if (options.window && !alpha) {
+        out[i] = Windowed(static_cast<double>(in[i]), *options.window);
+      } else if (channels == 1) {
+        // max before min: a NaN becomes 0
+        out[i] = static_cast<uint8_t>(std::min<double>(255, std::max<double>(0, static_cast<double>(in[i]))));
+      } else if constexpr (std::is_same_v<T, uint16_t>) {
+        out[i] = static_cast<uint8_t>(in[i] >> 8);
+      }
     }
-  }
+  });
 }
 
 }  // namespace qkv::image

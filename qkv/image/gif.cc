@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "qkv/core/work.h"
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
 namespace {
+
+// LZW takes about as long.
+constexpr int64_t kStepsPerPixel = 4;
 
 struct Input {
   const uint8_t* data;
@@ -75,7 +79,7 @@ class GifReader {
     const int64_t height = std::max<int64_t>(gif_->SHeight, int64_t{frame.Top} + frame.Height);
     Require(frame.Width > 0 && frame.Height > 0, "{}: GIF: a picture of {} x {} pixels", source_.where, frame.Width,
             frame.Height);
-    CheckSize(source_, width, height);
+    Admit(source_, width, height, transparent_ ? 4 : 3, width * height);
     Tensor<uint8_t>& indices = source_.workspace.band;
     indices.Reuse({height, width});
     // Outside the frame: the transparent colour, or the palette's first.
@@ -89,6 +93,7 @@ class GifReader {
     constexpr int kStart[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
     for (int pass = 0; pass < (frame.Interlace ? 4 : 1); ++pass) {
       for (int y = frame.Interlace ? kStart[pass] : 0; y < frame.Height; y += frame.Interlace ? kStep[pass] : 1) {
+        Spend(kStepsPerPixel * frame.Width);
         Check(DGifGetLine(gif_.get(), indices.at(frame.Top + y, frame.Left), frame.Width));
       }
     }
@@ -98,17 +103,19 @@ class GifReader {
   Image Paint(const Tensor<uint8_t>& indices, const ColorMapObject* palette) const {
     const int channels = transparent_ ? 4 : 3;
     Image image = NewImage(source_, indices.dim(1), indices.dim(0), channels);
-    uint8_t* out = image.pixels.data();
-    for (const uint8_t index : indices.span()) {
-      if (!palette) {
-        std::memset(out, index, 3);
-      } else if (index < palette->ColorCount) {
-        const GifColorType& colour = palette->Colors[index];
-        out[0] = colour.Red, out[1] = colour.Green, out[2] = colour.Blue;
+    ForEachRun(indices.size(), [&](int64_t begin, int64_t end) {
+      uint8_t* out = image.pixels.data() + begin * channels;
+      for (int64_t i = begin; i < end; ++i, out += channels) {
+        const uint8_t index = indices.data()[i];
+        if (!palette) {
+          std::memset(out, index, 3);
+        } else if (index < palette->ColorCount) {
+          const GifColorType& colour = palette->Colors[index];
+          out[0] = colour.Red, out[1] = colour.Green, out[2] = colour.Blue;
+        }
+        if (channels == 4) out[3] = index == *transparent_ ? 0 : 255;
       }
-      if (channels == 4) out[3] = index == *transparent_ ? 0 : 255;
-      out += channels;
-    }
+    });
     return image;
   }
 

@@ -2,11 +2,14 @@
 // an EXIF orientation in such a file repeats them and is not (ISO/IEC 23008-12).
 #include <libheif/heif.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 
+#include "qkv/core/work.h"
 #include "qkv/image/codec.h"
+#include "qkv/image/hevc_size.h"
 
 namespace qkv::image {
 namespace {
@@ -23,6 +26,24 @@ using HeifHandle = std::unique_ptr<heif_image_handle, HeifFree<heif_image_handle
 using HeifOptions = std::unique_ptr<heif_decoding_options, HeifFree<heif_decoding_options_free>>;
 using HeifImage = std::unique_ptr<heif_image, HeifFree<heif_image_release>>;
 
+// Bytes that libheif and its decoder hold for a pixel of the coded image, of 8 bits a sample: the decoder's picture,
+// libheif's copy of it, and what converting it to RGB passes through, of up to four planes each. Twice for more bits.
+constexpr int64_t kLibraryBytes = 24;
+
+// libheif decodes so many tiles of a grid at a time.
+constexpr int64_t kTilesTogether = 4;
+
+int64_t LibraryBytes(const heif_image_handle* handle, int64_t hevc_pixels) {
+  const int64_t coded = int64_t{heif_image_handle_get_ispe_width(handle)} * heif_image_handle_get_ispe_height(handle);
+  const int64_t shown = int64_t{heif_image_handle_get_width(handle)} * heif_image_handle_get_height(handle);
+  const bool deep = heif_image_handle_get_luma_bits_per_pixel(handle) > 8;
+  const int64_t declared = std::max(coded, shown);
+  // A coded picture of another size is a tile, or larger than it is said to be.
+  const bool has_tiles = hevc_pixels > 2 * declared || 2 * hevc_pixels < declared;
+  const int64_t pixels = has_tiles ? declared + kTilesTogether * hevc_pixels : std::max(declared, hevc_pixels);
+  return pixels * kLibraryBytes * (deep ? 2 : 1);
+}
+
 void CheckHeif(const heif_error& error, const Source& source) {
   Require(error.code == heif_error_Ok, "{}: HEIF: {}", source.where, error.message == nullptr ? "" : error.message);
 }
@@ -30,6 +51,7 @@ void CheckHeif(const heif_error& error, const Source& source) {
 }  // namespace
 
 Decoded DecodeHeif(const Source& source) {
+  const int64_t hevc_pixels = HevcPixels(source);
   const HeifContext context(heif_context_alloc());
   Require(context != nullptr, "{}: HEIF: no memory", source.where);
   // Of the coded image, which may be larger than what is cropped of it: a square of at least max_pixels.
@@ -40,9 +62,13 @@ Decoded DecodeHeif(const Source& source) {
   CheckHeif(heif_context_get_primary_image_handle(context.get(), &found), source);
   const HeifHandle handle(found);
   const bool alpha = heif_image_handle_has_alpha_channel(handle.get()) != 0;
+  const int64_t width = heif_image_handle_get_width(handle.get());
+  const int64_t height = heif_image_handle_get_height(handle.get());
+  const int channels = alpha ? 4 : 3;
+  Admit(source, width, height, channels, LibraryBytes(handle.get(), hevc_pixels));
+  CheckCancelled();  // libheif cannot be interrupted
   Decoded decoded;
-  decoded.image = NewImage(source, heif_image_handle_get_width(handle.get()),
-                           heif_image_handle_get_height(handle.get()), alpha ? 4 : 3);
+  decoded.image = NewImage(source, width, height, channels);
 
   const HeifOptions options(heif_decoding_options_alloc());
   Require(options != nullptr, "{}: HEIF: no memory", source.where);
@@ -55,13 +81,14 @@ Decoded DecodeHeif(const Source& source) {
   const HeifImage image(pixels);
   int stride = 0;
   const uint8_t* plane = heif_image_get_plane_readonly(image.get(), heif_channel_interleaved, &stride);
-  const int64_t height = heif_image_get_height(image.get(), heif_channel_interleaved);
-  const int64_t width = heif_image_get_width(image.get(), heif_channel_interleaved);
-  Require(plane != nullptr && height == decoded.image.height() && width == decoded.image.width(),
-          "{}: HEIF: the header says {} x {} pixels, the picture has {} x {}", source.where, decoded.image.width(),
-          decoded.image.height(), width, height);
-  const auto row = static_cast<size_t>(width * decoded.image.channels());
+  const int64_t got_height = heif_image_get_height(image.get(), heif_channel_interleaved);
+  const int64_t got_width = heif_image_get_width(image.get(), heif_channel_interleaved);
+  Require(plane != nullptr && got_height == height && got_width == width,
+          "{}: HEIF: the header says {} x {} pixels, the picture has {} x {}", source.where, width, height, got_width,
+          got_height);
+  const auto row = static_cast<size_t>(width * channels);
   for (int64_t y = 0; y < height; ++y) {
+    Spend(width);
     std::memcpy(decoded.image.pixels.data() + static_cast<size_t>(y) * row, plane + y * stride, row);
   }
   return decoded;

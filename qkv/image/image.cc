@@ -26,6 +26,8 @@ constexpr size_t kMaxSampleBytes = 8, kMaxHeaderBytes = size_t{64} << 20;
 constexpr int64_t kKeptBytes = int64_t{1} << 26;
 // Number of bytes that identify the format.
 constexpr size_t kHeadBytes = 16;
+// More than any machine holds, and few enough that their bytes can be counted.
+constexpr int64_t kMostPixels = int64_t{1} << 48;
 
 /// The reader for a file that begins with these bytes, or null.
 Reader FindReader(std::span<const std::byte> bytes) {
@@ -61,9 +63,11 @@ void ApplyWindow(const std::pair<double, double>& window, Image& image) {
   std::array<uint8_t, 256> table;
   for (int i = 0; i < 256; ++i) table[i] = Windowed(i, window);
   const int64_t channels = image.channels(), colours = channels - (channels % 2 == 0);
-  uint8_t* pixel = image.pixels.data();
-  for (int64_t i = 0; i < image.height() * image.width(); ++i, pixel += channels)
-    for (int64_t c = 0; c < colours; ++c) pixel[c] = table[pixel[c]];
+  ForEachRun(image.height() * image.width(), [&](int64_t begin, int64_t end) {
+    uint8_t* pixel = image.pixels.data() + begin * channels;
+    for (int64_t i = begin; i < end; ++i, pixel += channels)
+      for (int64_t c = 0; c < colours; ++c) pixel[c] = table[pixel[c]];
+  });
 }
 
 /// Pillow's fixed-point luma (ITU-R 601-2).
@@ -71,17 +75,44 @@ uint8_t Luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
+void AdmitBytes(const DecodeOptions& options, std::string_view where, int64_t bytes, int64_t& admitted) {
+  if (bytes <= admitted) return;
+  if (bytes > MemoryLimit()) RequireMemory(static_cast<double>(bytes), FormatShown("{}: decoding it", where));
+  if (options.admit) options.admit(bytes);
+  admitted = bytes;
+}
+
+/// Bytes of what readers leave in a workspace.
+int64_t ScratchBytes(const Workspace& workspace) {
+  return workspace.band.size() + workspace.tile.size() + std::ssize(workspace.row) +
+         workspace.deep.size() * static_cast<int64_t>(sizeof(uint16_t)) +
+         workspace.packed.size() * static_cast<int64_t>(sizeof(uint32_t));
+}
+
 }  // namespace
 
 void CheckSize(const Source& source, int64_t width, int64_t height) {
   Require(width > 0 && height > 0, "{}: an image of {} x {} pixels", source.where, width, height);
-  Require(width <= source.options.max_pixels / height, "{}: {} x {} pixels are more than the limit of {}", source.where,
-          width, height, source.options.max_pixels);
-  if (source.options.admit) source.options.admit(width * height);
+  const int64_t most = std::min(source.options.max_pixels, kMostPixels);
+  Require(width <= most / height, "{}: {} x {} pixels are more than the limit of {}", source.where, width, height,
+          most);
+}
+
+void Admit(const Source& source, int64_t width, int64_t height, int channels, int64_t beside) {
+  CheckSize(source, width, height);
+  AdmitBytes(source.options, source.where, width * height * channels + beside, source.admitted);
+}
+
+bool Interrupt::Spend(int64_t steps) noexcept {
+  try {
+    qkv::Spend(steps);
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+  return thrown_ == nullptr;
 }
 
 Image NewImage(const Source& source, int64_t width, int64_t height, int channels) {
-  CheckSize(source, width, height);
   Image image{std::move(source.spare)};
   image.pixels.Reuse({height, width, channels});
   std::memset(image.pixels.data(), 0, static_cast<size_t>(image.pixels.size()));
@@ -95,11 +126,14 @@ void Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std:
     Require(std::isfinite(low) && std::isfinite(high) && low != high, "{}: a window of grey levels from {} to {}",
             where, low, high);
   }
-  Decoded decoded = ReaderFor(bytes, where)({bytes, options, where, workspace, image.pixels});
+  int64_t admitted = 0;
+  Decoded decoded = ReaderFor(bytes, where)({bytes, options, where, workspace, image.pixels, admitted});
   if (options.window && !decoded.windowed) ApplyWindow(*options.window, decoded.image);
   image = std::move(decoded.image);
-  if (options.exif_orientation || decoded.always_upright)
+  if (decoded.orientation > 1 && (options.exif_orientation || decoded.always_upright)) {
+    AdmitBytes(options, where, 2 * image.pixels.size() + ScratchBytes(workspace), admitted);
     ApplyOrientation(image, decoded.orientation, workspace.turned);
+  }
 }
 
 void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options, Workspace& workspace, Image& image) {
@@ -165,17 +199,19 @@ void ToChannels(const Image& image, int channels, Image& converted) {
     std::copy_n(image.pixels.data(), image.pixels.size(), converted.pixels.data());
     return;
   }
-  const uint8_t* in = image.pixels.data();
-  uint8_t* out = converted.pixels.data();
-  for (int64_t i = 0; i < image.height() * image.width(); ++i, in += from, out += channels) {
-    if (channels == 1) {
-      out[0] = from >= 3 ? Luma(in) : in[0];
-    } else {
-      out[0] = in[0];
-      out[1] = from >= 3 ? in[1] : in[0];
-      out[2] = from >= 3 ? in[2] : in[0];
+  ForEachRun(image.height() * image.width(), [&](int64_t begin, int64_t end) {
+    const uint8_t* in = image.pixels.data() + begin * from;
+    uint8_t* out = converted.pixels.data() + begin * channels;
+    for (int64_t i = begin; i < end; ++i, in += from, out += channels) {
+      if (channels == 1) {
+        out[0] = from >= 3 ? Luma(in) : in[0];
+      } else {
+        out[0] = in[0];
+        out[1] = from >= 3 ? in[1] : in[0];
+        out[2] = from >= 3 ? in[2] : in[0];
+      }
     }
-  }
+  });
 }
 
 }  // namespace qkv::image

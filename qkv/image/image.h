@@ -34,13 +34,15 @@ struct DecodeOptions {
   // Grey levels (up to 16 bits) that map to 0 and 255, linearly between. Without it, 16 bits are treated as in Pillow:
   // 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
   std::optional<std::pair<double, double>> window = {};
-  // Called with the number of pixels before their memory is allocated; may block or throw.
-  std::function<void(int64_t pixels)> admit = {};
+  // Called with the most bytes that decoding will hold at a time, the image's own among them (not the file's), before
+  // they are allocated; again with a larger number if more are needed. May block or throw.
+  std::function<void(int64_t bytes)> admit = {};
 };
 
 /// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, and PPM/PGM/PBM, detected by their first bytes.
 /// Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed with `where`, for
-/// unknown, truncated or oversized files.
+/// unknown, truncated or oversized files, and for those whose decoding takes more than MemoryLimit(). Can be given up
+/// (core/work.h), and so can all functions below that go over an image.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
 /// The same for a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});

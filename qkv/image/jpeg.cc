@@ -27,6 +27,7 @@ struct JpegReader {
   jpeg_progress_mgr progress;
   jpeg_decompress_struct info;
   jmp_buf escape;
+  Interrupt interrupt;
   char message[JMSG_LENGTH_MAX];
 
   JpegReader();
@@ -59,9 +60,12 @@ void OnMessage(j_common_ptr info, int level) {
   }
 }
 
+/// Called for each row of the picture, and in a file of several scans for each row of blocks.
 void OnProgress(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  const auto* picture = reinterpret_cast<j_decompress_ptr>(info);
   auto* reader = reinterpret_cast<JpegReader*>(info->err);
+  const bool wanted = reader->interrupt.Spend(int64_t{picture->image_width} * picture->num_components);
+  if (wanted && picture->input_scan_number <= kMaxScans) return;
   snprintf(reader->message, sizeof reader->message, "more than %d scans", kMaxScans);
   longjmp(reader->escape, 1);
 }
@@ -127,11 +131,27 @@ int ReadOrientation(const jpeg_decompress_struct& info, std::string& exif) {
   return Orientation(std::as_bytes(std::span(exif)), std::as_bytes(std::span(xmp)));
 }
 
+/// The most bytes that libjpeg holds beside the picture. With several scans: the coefficients of all blocks, 16 bits
+/// each. Always: some rows of blocks with their neighbours, and the same after upsampling.
+int64_t LibraryBytes(jpeg_decompress_struct& info) {
+  const int64_t mcu_width = int64_t{info.max_h_samp_factor} * DCTSIZE, mcu_height = info.max_v_samp_factor * DCTSIZE;
+  const int64_t across = (info.image_width + mcu_width - 1) / mcu_width;
+  const int64_t down = (info.image_height + mcu_height - 1) / mcu_height;
+  int64_t samples = 0;  // of a row of MCUs
+  for (int i = 0; i < info.num_components; ++i)
+    samples += across * info.comp_info[i].h_samp_factor * info.comp_info[i].v_samp_factor * DCTSIZE2;
+  const int64_t upsampled = across * mcu_width * info.max_v_samp_factor * info.num_components;
+  return (jpeg_has_multiple_scans(&info) ? down * samples * 2 : 0) + 3 * samples + 2 * upsampled;
+}
+
 }  // namespace
 
 Decoded DecodeJpeg(const Source& source) {
   JpegReader reader;
-  const auto check = [&](bool ok) { Require(ok, "{}: JPEG: {}", source.where, reader.message); };
+  const auto check = [&](bool ok) {
+    reader.interrupt.Rethrow();
+    Require(ok, "{}: JPEG: {}", source.where, reader.message);
+  };
   check(ReadHeader(reader, source.data(), source.size()));
   jpeg_decompress_struct& info = reader.info;
   CheckSize(source, info.image_width, info.image_height);
@@ -151,10 +171,13 @@ Decoded DecodeJpeg(const Source& source) {
   const bool is_cmyk = info.num_components == 4;
   Decoded decoded;
   decoded.orientation = ReadOrientation(info, source.workspace.exif);
-  decoded.image = NewImage(source, info.image_width, info.image_height, is_cmyk ? 3 : info.num_components);
+  const int channels = is_cmyk ? 3 : info.num_components;
+  const int64_t ink_bytes = is_cmyk ? int64_t{4} * info.image_width : 0;
+  Admit(source, info.image_width, info.image_height, channels, LibraryBytes(info) + ink_bytes);
+  decoded.image = NewImage(source, info.image_width, info.image_height, channels);
   check(Start(reader));
   std::vector<uint8_t>& cmyk = source.workspace.row;
-  cmyk.resize(is_cmyk ? size_t{4} * info.output_width : 0);
+  cmyk.resize(static_cast<size_t>(ink_bytes));
   check(ReadRows(reader, decoded.image.pixels.data(), is_cmyk ? cmyk.data() : nullptr));
   return decoded;
 }

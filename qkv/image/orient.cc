@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "qkv/core/work.h"
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
@@ -93,6 +94,7 @@ void ApplyOrientation(Image& image, int orientation, Tensor<uint8_t>& spare) {
       image.pixels.data() + (flip_x ? (width - 1) * channels : 0) + (flip_y ? (height - 1) * width * channels : 0);
   uint8_t* out = spare.data();
   for (int64_t y = 0; y < out_height; ++y) {
+    Spend(out_width);
     const uint8_t* in = first + y * (swap ? step_x : step_y);
     for (int64_t x = 0; x < out_width; ++x, in += swap ? step_y : step_x, out += channels)
       std::memcpy(out, in, static_cast<size_t>(channels));

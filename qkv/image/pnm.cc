@@ -2,8 +2,8 @@
 // libnetpbm exits the process on an invalid file.
 #include <cctype>
 #include <cmath>
-#include <vector>
 
+#include "qkv/core/work.h"
 #include "qkv/image/byte_reader.h"
 #include "qkv/image/codec.h"
 
@@ -26,14 +26,10 @@ class PnmReader {
     CheckSize(source_, width, height);
     const int64_t samples = width * channels;
     if (!plain_) reader_.Expect(RowBytes(static_cast<size_t>(samples)) * static_cast<size_t>(height));
+    Admit(source_, width, height, channels, 0);
     Decoded decoded{NewImage(source_, width, height, channels)};
     uint8_t* out = decoded.image.pixels.data();
-    std::vector<int64_t>& row = source_.workspace.levels;
-    row.resize(static_cast<size_t>(samples));
-    for (int64_t y = 0; y < height; ++y, out += samples) {
-      ReadRow(row);
-      for (int64_t i = 0; i < samples; ++i) out[i] = Level(row[i], channels);
-    }
+    for (int64_t y = 0; y < height; ++y, out += samples) ReadRow(samples, channels, out);
     decoded.windowed = true;
     return decoded;
   }
@@ -45,9 +41,10 @@ class PnmReader {
 
   /// The next byte that is not part of a comment.
   uint8_t Next() {
+    Spend(1);
     uint8_t c = reader_.U8();
     while (c == '#') {
-      while (c != '\n' && c != '\r') c = reader_.U8();
+      for (; c != '\n' && c != '\r'; c = reader_.U8()) Spend(1);
     }
     return c;
   }
@@ -81,22 +78,22 @@ class PnmReader {
   /// Bytes per row of a binary file.
   size_t RowBytes(size_t samples) const { return bits_ ? (samples + 7) / 8 : samples * (maximum_ > 255 ? 2 : 1); }
 
-  void ReadRow(std::vector<int64_t>& row) {
-    if (plain_) {
-      for (int64_t& sample : row) {
-        sample = bits_ ? Bit() : Number();
-        Require(sample <= maximum_, "{}: PNM: {} is more than the maximum of {}", source_.where, sample, maximum_);
-      }
-      return;
-    }
-    const uint8_t* in = reader_.Take(RowBytes(row.size()));
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (bits_) {
-        row[i] = in[i / 8] >> (7 - i % 8) & 1;
-      } else {
-        row[i] = maximum_ > 255 ? in[2 * i] << 8 | in[2 * i + 1] : in[i];
-      }
-    }
+  void ReadRow(int64_t samples, int channels, uint8_t* out) {
+    const uint8_t* in = plain_ ? nullptr : reader_.Take(RowBytes(static_cast<size_t>(samples)));
+    ForEachRun(samples, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = Level(plain_ ? PlainSample() : Sample(in, i), channels);
+    });
+  }
+
+  int64_t PlainSample() {
+    const int64_t sample = bits_ ? Bit() : Number();
+    Require(sample <= maximum_, "{}: PNM: {} is more than the maximum of {}", source_.where, sample, maximum_);
+    return sample;
+  }
+
+  int64_t Sample(const uint8_t* row, int64_t i) const {
+    if (bits_) return row[i / 8] >> (7 - i % 8) & 1;
+    return maximum_ > 255 ? row[2 * i] << 8 | row[2 * i + 1] : row[i];
   }
 
   /// Scales to 8 bits as Pillow does; grey of more than 8 bits is scaled to 16 and saturates at 255 later.

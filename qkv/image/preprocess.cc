@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "qkv/core/work.h"
 #include "qkv/image/resize_region.h"
 #include "qkv/image/workspace.h"
 
@@ -189,6 +190,7 @@ void ApplyPart(const Preprocess& p, const Image& image, int64_t square, Workspac
     if (part.height() < height || part.width() < width)
       std::fill_n(plane.data(), height * width, level[p.fill.empty() ? 0 : p.fill[c]]);
     for (int64_t y = y0; y < y1; ++y) {
+      Spend(x1 - x0);
       const uint8_t* in = part.pixels.data() + (y - y0) * part.width() * p.channels + c;
       float* out_y = plane.row(y - top) + (x0 - left);
       for (int64_t x = 0; x < x1 - x0; ++x) out_y[x] = level[in[x * p.channels]];

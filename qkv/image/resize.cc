@@ -7,6 +7,7 @@
 
 #include "qkv/image/resize_passes.h"
 #include "qkv/image/resize_region.h"
+#include "qkv/image/runs.h"
 #include "qkv/image/workspace.h"
 
 namespace qkv::image {
@@ -63,36 +64,73 @@ Kernel FilterKernel(Filter filter) {
   }
 }
 
-/// The taps of outputs [begin, begin + length) of an axis resampled from `in` to `out` positions. Operations are in
-/// Pillow's order, since the weights are rounded afterwards.
-void MakeTaps(int64_t in, int64_t out, int64_t begin, int64_t length, const Kernel& kernel, std::vector<double>& exact,
-              Taps& taps) {
-  const double scale = static_cast<double>(in) / static_cast<double>(out);
-  const double filter_scale = std::max(scale, 1.0);
-  const double support = kernel.support * filter_scale;
-  const double inverse = 1.0 / filter_scale;
-  taps.capacity = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
-  taps.weights.resize(static_cast<size_t>(taps.capacity * length));
-  exact.resize(static_cast<size_t>(taps.capacity));
-  taps.first.clear();
-  taps.count.clear();
-  for (int64_t i = 0; i < length; ++i) {
-    const double center = (static_cast<double>(begin + i) + 0.5) * scale;
-    const int64_t low = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-    const int64_t high = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), in);
-    double sum = 0;
-    for (int64_t k = 0; k < high - low; ++k) {
-      exact[k] = kernel.weight((static_cast<double>(k + low) - center + 0.5) * inverse);
-      sum += exact[k];
-    }
-    for (int64_t k = 0; k < high - low; ++k) {
-      const double weight = (sum != 0 ? exact[k] / sum : exact[k]) * (1 << kWeightBits);
-      taps.weights[i * taps.capacity + k] = static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
-    }
-    taps.first.push_back(low);
-    taps.count.push_back(static_cast<int32_t>(high - low));
+/// An axis resampled from `in` to `out` positions. Operations are in Pillow's order, since the weights are rounded
+/// afterwards.
+class Axis {
+ public:
+  Axis(int64_t in, int64_t out, const Kernel& kernel)
+      : in_(in), scale_(static_cast<double>(in) / static_cast<double>(out)), kernel_(kernel) {}
+
+  /// Weights of an output.
+  int64_t capacity() const { return static_cast<int64_t>(std::ceil(support())) * 2 + 1; }
+  /// The first input of an output, and the end of its inputs.
+  int64_t Low(int64_t output) const {
+    return std::max<int64_t>(static_cast<int64_t>(Center(output) - support() + 0.5), 0);
   }
-}
+  int64_t High(int64_t output) const {
+    return std::min<int64_t>(static_cast<int64_t>(Center(output) + support() + 0.5), in_);
+  }
+
+  /// The taps of outputs [begin, end).
+  void MakeTaps(int64_t begin, int64_t end, std::vector<double>& exact, Taps& taps) const {
+    const double inverse = 1.0 / filter_scale();
+    taps.capacity = capacity();
+    taps.weights.resize(static_cast<size_t>(taps.capacity * (end - begin)));
+    exact.resize(static_cast<size_t>(taps.capacity));
+    taps.first.clear();
+    taps.count.clear();
+    int32_t* weights = taps.weights.data();
+    for (int64_t output = begin; output < end; ++output, weights += taps.capacity) {
+      const double center = Center(output);
+      const int64_t low = Low(output), count = High(output) - low;
+      Spend(kStepsPerTap * count);
+      double sum = 0;
+      for (int64_t k = 0; k < count; ++k) {
+        exact[k] = kernel_.weight((static_cast<double>(k + low) - center + 0.5) * inverse);
+        sum += exact[k];
+      }
+      for (int64_t k = 0; k < count; ++k) {
+        const double weight = (sum != 0 ? exact[k] / sum : exact[k]) * (1 << kWeightBits);
+        weights[k] = static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
+      }
+      taps.first.push_back(low);
+      taps.count.push_back(static_cast<int32_t>(count));
+    }
+  }
+
+  /// Calls use(taps, begin) for consecutive groups of the outputs [first, end): all of most images. The taps of an axis
+  /// of millions of pixels would take more memory than the image.
+  template <typename Use>
+  void ForEachGroup(int64_t first, int64_t end, std::vector<double>& exact, Taps& taps, Use use) const {
+    const int64_t most = std::max<int64_t>(1, kMaxWeights / capacity());
+    for (int64_t begin = first; begin < end; begin += most) {
+      MakeTaps(begin, std::min(end, begin + most), exact, taps);
+      use(begin);
+    }
+  }
+
+ private:
+  static constexpr int64_t kMaxWeights = int64_t{1} << 20;
+  static constexpr int64_t kStepsPerTap = 8;
+
+  double filter_scale() const { return std::max(scale_, 1.0); }
+  double support() const { return kernel_.support * filter_scale(); }
+  double Center(int64_t output) const { return (static_cast<double>(output) + 0.5) * scale_; }
+
+  const int64_t in_;
+  const double scale_;
+  const Kernel& kernel_;
+};
 
 /// Input columns or rows that outputs [begin, begin + length) copy. The step is accumulated, as in Pillow.
 void NearestPositions(int64_t in, int64_t out, int64_t begin, int64_t length, std::vector<int64_t>& positions) {
@@ -110,6 +148,7 @@ void Nearest(const Image& image, const Region& region, Workspace& workspace) {
   NearestPositions(image.width(), region.full_width, region.left, region.width, columns);
   uint8_t* out = workspace.resized.pixels.data();
   for (const int64_t y : rows) {
+    Spend(region.width);
     const uint8_t* in = image.pixels.data() + y * image.width() * channels;
     for (const int64_t x : columns)
       for (int64_t c = 0; c < channels; ++c) *out++ = in[x * channels + c];
@@ -119,18 +158,20 @@ void Nearest(const Image& image, const Region& region, Workspace& workspace) {
 /// Multiplies alpha (the last of 2 or 4 channels) into the other channels, or divides it out.
 void Premultiply(Image& image, bool undo) {
   const int64_t channels = image.channels();
-  uint8_t* pixel = image.pixels.data();
-  for (int64_t i = 0; i < image.height() * image.width(); ++i, pixel += channels) {
-    const int alpha = pixel[channels - 1];
-    for (int64_t c = 0; c + 1 < channels; ++c) {
-      if (undo) {
-        if (alpha != 0) pixel[c] = static_cast<uint8_t>(std::min(255 * pixel[c] / alpha, 255));
-      } else {
-        const int t = pixel[c] * alpha + 128;
-        pixel[c] = static_cast<uint8_t>(((t >> 8) + t) >> 8);
+  ForEachRun(image.height() * image.width(), [&](int64_t begin, int64_t end) {
+    uint8_t* pixel = image.pixels.data() + begin * channels;
+    for (int64_t i = begin; i < end; ++i, pixel += channels) {
+      const int alpha = pixel[channels - 1];
+      for (int64_t c = 0; c + 1 < channels; ++c) {
+        if (undo) {
+          if (alpha != 0) pixel[c] = static_cast<uint8_t>(std::min(255 * pixel[c] / alpha, 255));
+        } else {
+          const int t = pixel[c] * alpha + 128;
+          pixel[c] = static_cast<uint8_t>(((t >> 8) + t) >> 8);
+        }
       }
     }
-  }
+  });
 }
 
 /// Pillow 13 runs the vertical pass first if that saves most: the height shrinks by more than twice as many pixels as
@@ -145,31 +186,37 @@ void Resample(const Image& image, const Region& region, const Kernel& kernel, Wo
   const int64_t stride = image.width() * channels;
   // Pillow skips the pass of an axis whose size is unchanged.
   const bool horizontal = region.full_width != image.width(), vertical = region.full_height != image.height();
-  Taps &columns = workspace.columns, &rows = workspace.rows;
-  std::vector<double>& exact = workspace.exact;
-  if (horizontal) MakeTaps(image.width(), region.full_width, region.left, region.width, kernel, exact, columns);
-  if (vertical) MakeTaps(image.height(), region.full_height, region.top, region.height, kernel, exact, rows);
+  const int64_t left = region.left, right = left + region.width, top = region.top, bottom = top + region.height;
+  const Axis columns(image.width(), region.full_width, kernel), rows(image.height(), region.full_height, kernel);
   // The part of the image that the passes read.
-  const int64_t x0 = horizontal ? columns.begin() : region.left, x1 = horizontal ? columns.end() : x0 + region.width;
-  const int64_t y0 = vertical ? rows.begin() : region.top, y1 = vertical ? rows.end() : y0 + region.height;
+  const int64_t x0 = horizontal ? columns.Low(left) : left, x1 = horizontal ? columns.High(right - 1) : right;
+  const int64_t y0 = vertical ? rows.Low(top) : top, y1 = vertical ? rows.High(bottom - 1) : bottom;
   const Plane in = {image.pixels.data() + y0 * stride + x0 * channels, stride, y1 - y0, (x1 - x0) * channels};
+  const int64_t out_stride = region.width * channels;
+  const auto sum_columns = [&](const Plane& plane, uint8_t* to) {
+    columns.ForEachGroup(left, right, workspace.exact, workspace.columns, [&](int64_t begin) {
+      SumColumns(plane, x0, channels, workspace.columns, workspace.sides, to + (begin - left) * channels, out_stride);
+    });
+  };
+  const auto sum_rows = [&](const Plane& plane, uint8_t* to) {
+    rows.ForEachGroup(top, bottom, workspace.exact, workspace.rows,
+                      [&](int64_t begin) { SumRows(plane, y0, workspace.rows, to + (begin - top) * plane.row_bytes); });
+  };
 
-  Sides& sides = workspace.sides;
   Tensor<uint8_t>& between = workspace.between;
   uint8_t* out = workspace.resized.pixels.data();
-  const int64_t out_stride = region.width * channels;
   if (horizontal && vertical && VerticalFirst(image, region)) {
     between.Reuse({region.height, in.row_bytes});
-    SumRows(in, y0, rows, between.data());
-    SumColumns({between.data(), in.row_bytes, region.height, in.row_bytes}, x0, channels, columns, sides, out);
+    sum_rows(in, between.data());
+    sum_columns({between.data(), in.row_bytes, region.height, in.row_bytes}, out);
   } else if (horizontal && vertical) {
     between.Reuse({in.rows, out_stride});
-    SumColumns(in, x0, channels, columns, sides, between.data());
-    SumRows({between.data(), out_stride, in.rows, out_stride}, y0, rows, out);
+    sum_columns(in, between.data());
+    sum_rows({between.data(), out_stride, in.rows, out_stride}, out);
   } else if (horizontal) {
-    SumColumns(in, x0, channels, columns, sides, out);
+    sum_columns(in, out);
   } else if (vertical) {
-    SumRows(in, y0, rows, out);
+    sum_rows(in, out);
   } else {
     for (int64_t y = 0; y < in.rows; ++y) std::copy_n(in.data + y * stride, out_stride, out + y * out_stride);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "qkv/core/work.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,7 +23,7 @@ constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 // Rows that SumColumns transposes at a time: one vector of bytes on every target, and one of 32-bit sums on the widest.
 constexpr int64_t kBlock = 16;
 
-// Bytes of a row transposed at a time: longer than any photo's rows, with 4 MiB of scratch.
+// Bytes of a row transposed or summed at a time: longer than any photo's rows, with 4 MiB of scratch.
 [[maybe_unused]] constexpr int64_t kStripeBytes = 1 << 18;
 using Wide = hn::CappedTag<int32_t, kBlock>;
 
@@ -105,8 +106,8 @@ HWY_INLINE void ColumnsToRows(const uint8_t* in, int64_t n, int64_t rows, uint8_
 
 // Columns of pixels are not contiguous: 16 rows at a time are transposed, summed as rows, and transposed back. Very
 // wide images are processed in stripes of outputs, so that the scratch memory does not grow with the width.
-void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out) {
-  const int64_t out_bytes = taps.outputs() * channels;
+void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out,
+                      int64_t out_stride) {
   for (int64_t left = 0, right; left < taps.outputs(); left = right) {
     const int64_t first_in = taps.first[left];
     for (right = left + 1; right < taps.outputs(); ++right)
@@ -115,6 +116,7 @@ void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& 
     sides.in.resize(static_cast<size_t>(in_bytes * kBlock));
     sides.sums.resize(static_cast<size_t>((right - left) * channels * kBlock));
     for (int64_t y = 0; y < in.rows; y += kBlock) {
+      Spend(in_bytes);
       const int64_t rows = std::min(kBlock, in.rows - y);
       const uint8_t* row[kBlock];
       // Missing rows of the last block repeat the last row.
@@ -128,8 +130,8 @@ void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& 
         for (int c = 0; c < channels; ++c, sum += kBlock)
           SumMany(first + c * kBlock, channels * kBlock, weights, taps.count[x], kBlock, sum);
       }
-      ColumnsToRows(sides.sums.data(), (right - left) * channels, rows, out + y * out_bytes + left * channels,
-                    out_bytes);
+      ColumnsToRows(sides.sums.data(), (right - left) * channels, rows, out + y * out_stride + left * channels,
+                    out_stride);
     }
   }
 }
@@ -137,7 +139,12 @@ void SumColumnsTarget(const Plane& in, int64_t begin, int channels, const Taps& 
 void SumRowsTarget(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out) {
   for (int64_t y = 0; y < taps.outputs(); ++y, out += in.row_bytes) {
     const uint8_t* first = in.data + (taps.first[y] - begin) * in.stride;
-    SumMany(first, in.stride, taps.weights.data() + y * taps.capacity, taps.count[y], in.row_bytes, out);
+    const int32_t* weights = taps.weights.data() + y * taps.capacity;
+    for (int64_t x = 0; x < in.row_bytes; x += kStripeBytes) {
+      const int64_t bytes = std::min(kStripeBytes, in.row_bytes - x);
+      Spend(bytes / kBlock * taps.count[y]);
+      SumMany(first + x, in.stride, weights, taps.count[y], bytes, out + x);
+    }
   }
 }
 
@@ -151,16 +158,9 @@ namespace qkv::image {
 HWY_EXPORT(SumColumnsTarget);
 HWY_EXPORT(SumRowsTarget);
 
-int64_t Taps::begin() const { return *std::min_element(first.begin(), first.end()); }
-
-int64_t Taps::end() const {
-  int64_t end = 0;
-  for (size_t i = 0; i < first.size(); ++i) end = std::max(end, first[i] + count[i]);
-  return end;
-}
-
-void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out) {
-  QKV_DISPATCH(SumColumnsTarget)(in, begin, channels, taps, sides, out);
+void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out,
+                int64_t out_stride) {
+  QKV_DISPATCH(SumColumnsTarget)(in, begin, channels, taps, sides, out, out_stride);
 }
 
 void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out) {

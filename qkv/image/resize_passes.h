@@ -17,9 +17,6 @@ struct Taps {
   std::vector<int32_t> weights;  // [outputs, capacity]
 
   int64_t outputs() const { return static_cast<int64_t>(first.size()); }
-  /// Range [begin, end) of the inputs that the outputs need.
-  int64_t begin() const;
-  int64_t end() const;
 };
 
 /// Part of an image: `rows` rows of `row_bytes` bytes, `stride` bytes apart.
@@ -33,8 +30,10 @@ struct Sides {
   std::vector<uint8_t> in, sums;  // [bytes of the stripe, 16]
 };
 
-/// out: [in.rows, outputs, channels]. The first column of `in` is column `begin` of the taps' numbering.
-void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out);
+/// out: [in.rows, outputs, channels], rows out_stride bytes apart. The first column of `in` is column `begin` of the
+/// taps' numbering. Can be given up, as SumRows.
+void SumColumns(const Plane& in, int64_t begin, int channels, const Taps& taps, Sides& sides, uint8_t* out,
+                int64_t out_stride);
 
 /// out: [outputs, in.row_bytes]. The first row of `in` is row `begin` of the taps' numbering.
 void SumRows(const Plane& in, int64_t begin, const Taps& taps, uint8_t* out);

@@ -11,12 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "qkv/core/work.h"
 #include "qkv/image/codec.h"
 
 namespace qkv::image {
 namespace {
 
 constexpr int kMaxSamples = 6;  // per pixel; Pillow's limit
+// libtiff's buffers for a directory that is read bit by bit.
+constexpr int64_t kTableBytes = int64_t{1} << 18;
+// What codecs hold of a strip or tile, in its bytes: WebP's words and libtiff's copy take the most.
+constexpr int64_t kCodecBuffers = 4;
+// Of LZMA and ZSTD as libtiff writes them. A file may declare more, which takes addresses, but memory only as far as a
+// strip or tile goes.
+constexpr int64_t kWindowBytes = int64_t{10} << 20;
+constexpr int64_t kStepsPerByte = 4, kStepsPerPixel = 2;
 
 /// The file in memory, and libtiff's messages.
 struct Input {
@@ -64,16 +73,14 @@ int OnWarning(TIFF* tiff, void* user, const char* module, const char* format, va
 
 using TiffPointer = std::unique_ptr<TIFF, void (*)(TIFF*)>;
 
-TiffPointer Open(Input& input, const Source& source) {
+/// most: bytes of each of libtiff's buffers.
+TiffPointer Open(Input& input, const Source& source, int64_t most) {
   const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
                                                                              TIFFOpenOptionsFree);
   Require(options != nullptr, "{}: TIFF: no memory", source.where);
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), OnError, &input);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), OnWarning, &input);
-  // libtiff allocates only pieces of the file, and tables that the file contains; pixel memory is ours. So a small file
-  // that declares a table of millions of strips is rejected.
-  const auto limit = static_cast<tmsize_t>(std::min<size_t>(source.size(), size_t{1} << 40) * 16 + (size_t{64} << 20));
-  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), limit);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(most));
   // "m": read through the callbacks, without mapping.
   TIFF* tiff = TIFFClientOpenExt(
       "", "rm", &input, ReadBytes, [](thandle_t, void*, tmsize_t) -> tmsize_t { return -1; }, Seek,
@@ -88,6 +95,7 @@ struct Layout {
   uint32_t width = 0, height = 0;
   uint16_t bits = 1, samples = 1, format = SAMPLEFORMAT_UINT, photometric = PHOTOMETRIC_MINISWHITE;
   uint16_t compression = COMPRESSION_NONE;
+  uint32_t piece_width = 0, piece_height = 0;  // of strips or tiles
   bool planar = false, tiled = false;
   int colours = 1;  // samples except alpha and other extras
   Alpha alpha = Alpha::kNone;
@@ -105,9 +113,19 @@ struct Layout {
 class TiffReader {
  public:
   explicit TiffReader(const Source& source) : source_(source), input_{source.data(), source.size()} {
-    tiff_ = Open(input_, source);
+    // The directory's tables are in the file, with 2 to 16 bytes an entry, and take 8: a small file that declares a
+    // table of millions of strips is rejected.
+    const int64_t table_bytes = 4 * static_cast<int64_t>(source.size()) + kTableBytes;
+    tiff_ = Open(input_, source, table_bytes);
     Check(tiff_ != nullptr);
     ReadLayout();
+    AdmitPieces();
+    // Opened again, since the limit cannot be changed: with room for what codecs hold of a strip or tile.
+    tiff_.reset();
+    input_.position = 0;
+    tiff_ = Open(input_, source, table_bytes + kCodecBuffers * PieceBytes());
+    Check(tiff_ != nullptr);
+    if (layout_.photometric == PHOTOMETRIC_PALETTE) ReadPalette();
   }
 
   Decoded Read() {
@@ -149,10 +167,56 @@ class TiffReader {
     if (l.photometric == PHOTOMETRIC_YCBCR && l.samples == 1) l.photometric = PHOTOMETRIC_MINISBLACK;
     CheckKind();
     ReadAlpha();
-    if (l.photometric == PHOTOMETRIC_PALETTE) {
-      uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
-      Check(TIFFGetField(tiff, TIFFTAG_COLORMAP, &red, &green, &blue) == 1);
-      l.palette = {red, green, blue};
+    if (l.photometric == PHOTOMETRIC_PALETTE) ReadPalette();
+    l.piece_width = l.width;
+    if (l.tiled) {
+      Check(TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &l.piece_width) &&
+            TIFFGetField(tiff, TIFFTAG_TILELENGTH, &l.piece_height));
+      CheckSize(source_, l.piece_width, l.piece_height);
+    } else {
+      TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &l.piece_height);
+      l.piece_height = std::min(l.piece_height, l.height);
+    }
+    Check(l.piece_height > 0);
+  }
+
+  void ReadPalette() {
+    uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
+    Check(TIFFGetField(tiff_.get(), TIFFTAG_COLORMAP, &red, &green, &blue) == 1);
+    layout_.palette = {red, green, blue};
+  }
+
+  /// Bytes of a strip or tile, of one plane if planes are apart.
+  int64_t PieceBytes() const { return layout_.row_bytes(layout_.piece_width) * layout_.piece_height; }
+
+  /// Beside the image there are a strip or a row of tiles in the file's layout, all planes of it; a tile; and the
+  /// codec's own buffers. libtiff's conversion from YCbCr has a strip or tile of its own and four bytes a pixel.
+  void AdmitPieces() {
+    const Layout& l = layout_;
+    const int64_t band_rows = std::min(l.piece_height, l.height), piece = PieceBytes();
+    const bool is_ycbcr = l.photometric == PHOTOMETRIC_YCBCR;
+    const int64_t band = is_ycbcr ? 4 * int64_t{l.width} * band_rows : l.planes() * band_rows * l.row_bytes(l.width);
+    const int64_t tile = l.tiled || is_ycbcr ? piece * (is_ycbcr ? l.planes() : 1) : 0;
+    const bool has_window = l.compression == COMPRESSION_LZMA || l.compression == COMPRESSION_ZSTD;
+    const int64_t codec = (HoldsPieces() ? kCodecBuffers * piece : 0) + (has_window ? kWindowBytes : 0);
+    Admit(source_, l.width, l.height, l.channels(), band + tile + codec);
+  }
+
+  /// True if the codec may hold a whole strip or tile: as coefficients, words of 16 or 32 bits, or a window.
+  bool HoldsPieces() const {
+    switch (layout_.compression) {
+      case COMPRESSION_NONE:
+      case COMPRESSION_CCITTRLE:
+      case COMPRESSION_CCITTRLEW:
+      case COMPRESSION_CCITTFAX3:
+      case COMPRESSION_CCITTFAX4:
+      case COMPRESSION_LZW:
+      case COMPRESSION_PACKBITS:
+      case COMPRESSION_DEFLATE:
+      case COMPRESSION_ADOBE_DEFLATE:
+        return false;
+      default:
+        return true;
     }
   }
 
@@ -207,15 +271,21 @@ class TiffReader {
     const std::unique_ptr<TIFFRGBAImage, void (*)(TIFFRGBAImage*)> end(&rgba, TIFFRGBAImageEnd);
     rgba.req_orientation = rgba.orientation = ORIENTATION_TOPLEFT;  // oriented later
     Image image = NewImage(source_, layout_.width, layout_.height, 3);
+    const int64_t rows = std::min(layout_.piece_height, layout_.height);
     Tensor<uint32_t>& raster = source_.workspace.packed;
-    raster.Reuse({layout_.height, layout_.width});
-    std::fill(raster.span().begin(), raster.span().end(), 0);
-    Check(TIFFRGBAImageGet(&rgba, raster.data(), layout_.width, layout_.height) != 0);
-    uint8_t* out = image.pixels.data();
-    for (const uint32_t pixel : raster.span()) {
-      *out++ = static_cast<uint8_t>(TIFFGetR(pixel));
-      *out++ = static_cast<uint8_t>(TIFFGetG(pixel));
-      *out++ = static_cast<uint8_t>(TIFFGetB(pixel));
+    raster.Reuse({rows, layout_.width});
+    for (int64_t y = 0; y < layout_.height; y += rows) {
+      const int64_t count = std::min(rows, layout_.height - y);
+      Spend(kStepsPerByte * count * layout_.width);
+      std::fill(raster.span().begin(), raster.span().end(), 0);
+      rgba.row_offset = static_cast<int>(y);
+      Check(TIFFRGBAImageGet(&rgba, raster.data(), layout_.width, static_cast<uint32_t>(count)) != 0);
+      uint8_t* out = image.pixels.view().at(y);
+      for (const uint32_t pixel : raster.span().first(static_cast<size_t>(count * layout_.width))) {
+        *out++ = static_cast<uint8_t>(TIFFGetR(pixel));
+        *out++ = static_cast<uint8_t>(TIFFGetG(pixel));
+        *out++ = static_cast<uint8_t>(TIFFGetB(pixel));
+      }
     }
     return image;
   }
@@ -223,25 +293,16 @@ class TiffReader {
   /// Reads strips, or rows of tiles, in order, all planes of each, and converts them.
   void ReadBands(Image& image) {
     const Layout& l = layout_;
-    uint32_t rows = 0, tile_width = l.width;
-    if (l.tiled) {
-      Check(TIFFGetField(tiff_.get(), TIFFTAG_TILEWIDTH, &tile_width) &&
-            TIFFGetField(tiff_.get(), TIFFTAG_TILELENGTH, &rows));
-      CheckSize(source_, tile_width, rows);
-      Require(int64_t{tile_width} * l.plane_samples() * l.bits % 8 == 0, "{}: TIFF: tiles of {} pixels' width",
-              source_.where, tile_width);
-    } else {
-      TIFFGetFieldDefaulted(tiff_.get(), TIFFTAG_ROWSPERSTRIP, &rows);
-      rows = std::min(rows, l.height);
-    }
-    Check(rows > 0);
+    const uint32_t rows = l.piece_height, tile_width = l.piece_width;
+    Require(!l.tiled || int64_t{tile_width} * l.plane_samples() * l.bits % 8 == 0,
+            "{}: TIFF: tiles of {} pixels' width", source_.where, tile_width);
     const int64_t row_bytes = l.row_bytes(l.width);
     // A tile may be declared far higher than the image.
     Tensor<uint8_t>& band = source_.workspace.band;
     Tensor<uint8_t>& tile = source_.workspace.tile;
     band.Reuse({l.planes(), int64_t{std::min(rows, l.height)}, row_bytes});
     std::fill(band.span().begin(), band.span().end(), uint8_t{0});
-    const int64_t tile_bytes = l.tiled ? l.row_bytes(tile_width) * rows : 0;
+    const int64_t tile_bytes = l.tiled ? PieceBytes() : 0;
     Require(!l.tiled || TIFFTileSize(tiff_.get()) == tile_bytes, "{}: TIFF: tiles of an unexpected size",
             source_.where);
     if (l.tiled) tile.Reuse({tile_bytes});
@@ -254,10 +315,14 @@ class TiffReader {
         } else {
           const uint32_t strip = TIFFComputeStrip(tiff_.get(), y, static_cast<uint16_t>(plane));
           const tmsize_t wanted = row_bytes * count;
+          Spend(kStepsPerByte * wanted);
           Check(TIFFReadEncodedStrip(tiff_.get(), strip, out, wanted) == wanted);
         }
       }
-      for (uint32_t i = 0; i < count; ++i) ConvertRow(band, i, image.pixels.view().at(y + i));
+      for (uint32_t i = 0; i < count; ++i) {
+        Spend(kStepsPerPixel * l.width);
+        ConvertRow(band, i, image.pixels.view().at(y + i));
+      }
     }
     Check(true);  // a message of the last read
   }
@@ -265,6 +330,7 @@ class TiffReader {
   void ReadTiles(uint32_t y, uint32_t count, uint16_t plane, uint32_t tile_width, Tensor<uint8_t>& tile, uint8_t* out) {
     const int64_t row_bytes = layout_.row_bytes(layout_.width), tile_row = layout_.row_bytes(tile_width);
     for (uint32_t x = 0; x < layout_.width; x += std::min(tile_width, layout_.width - x)) {
+      Spend(kStepsPerByte * tile.size());
       const uint32_t index = TIFFComputeTile(tiff_.get(), x, y, 0, plane);
       Check(TIFFReadEncodedTile(tiff_.get(), index, tile.data(), tile.size()) == tile.size());
       const int64_t begin = layout_.row_bytes(x), bytes = std::min(tile_row, row_bytes - begin);

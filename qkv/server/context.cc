@@ -131,14 +131,22 @@ std::function<bool()> Context::StepsOf(const Call& call) {
   };
 }
 
+void Context::ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved) {
+  if (bytes <= reserved) return;
+  call.memory->Reserve(bytes - reserved);
+  reserved = bytes;
+}
+
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {
   if (bytes.empty()) BadRequest(where, "an image, got nothing");
   const Core core(cores_);
   const Clock::time_point start = Clock::now();
   image::DecodeOptions options;
   options.max_pixels = config_.most_pixels;
-  options.admit = [&](int64_t pixels) { call.memory->Reserve(BytesOfPixels(pixels)); };
+  int64_t reserved = 0;
+  options.admit = [&](int64_t most) { ReserveUpTo(most, call, reserved); };
   image::Image image = AsBadRequest([&] { return image::Decode(bytes, options, where); });
+  call.memory->Release(reserved - BytesOf(image));
   metrics_.CountDecoding(call.model, std::chrono::duration<double>(Clock::now() - start).count());
   return image;
 }

@@ -46,9 +46,11 @@ class Context {
   /// An image of a request, on this thread alone; as many at a time as there are cores. `where` is its name in errors.
   /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.
   image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
-  /// Bytes that Decode takes of the call's memory for an image; they may be released when it is gone.
-  static int64_t BytesOf(const image::Image& image) { return BytesOfPixels(image.height() * image.width()); }
-  static int64_t BytesOfPixels(int64_t pixels) { return 4 * pixels; }  // of up to four channels
+  /// Bytes that Decode leaves reserved for an image; they may be released when it is gone. While it decodes it has
+  /// reserved all that decoding takes.
+  static int64_t BytesOf(const image::Image& image) { return image.pixels.size(); }
+  /// For image::DecodeOptions::admit: reserves what `bytes` are more than `reserved`, which becomes as much.
+  static void ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved);
   /// The model's input of an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
 

@@ -34,7 +34,8 @@ struct ExplorerState {
 // On the engine's thread. Photos that are decoded count among the images that are worked on, and kept ones, too.
 std::string AnswerExplorer(Context& context, Call& call, ExplorerState& state, const explore::Packet& request,
                            const std::shared_ptr<const LoadedModel>& model) {
-  const explore::AdmitPixels admit = [&](int64_t pixels) { call.memory->Reserve(Context::BytesOfPixels(pixels)); };
+  int64_t reserved = 0;
+  const explore::AdmitPhoto admit = [&](int64_t bytes) { Context::ReserveUpTo(bytes, call, reserved); };
   const auto count = [&] {
     context.image_bytes += state.explorer.image_bytes() - state.image_bytes;
     state.image_bytes = state.explorer.image_bytes();

@@ -1,6 +1,7 @@
 // HEIC and AVIF against pillow-heif and Pillow (generate_heif.py), and damaged files.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/image/golden.h"
@@ -57,6 +58,30 @@ TEST_F(HeifFiles, BombsAreRefusedBeforeTheyAreDecoded) {
     EXPECT_NE(error.find("limit"), std::string::npos) << name << ": " << error;
     EXPECT_EQ(admitted, 0) << name;
   }
+}
+
+// The container says 37 × 29, the coded picture 65528 × 65528: the decoder would allocate by the latter.
+TEST_F(HeifFiles, CodedPicturesAreHeldToTheLimitToo) {
+  std::vector<uint8_t> unit = {0x42, 0x01, 0x01, 0x03, 0x70, 0, 0, 0x90};  // and the rest of a main still profile
+  unit.resize(15, 0);
+  // id 0, chroma format 1, width and height: 15 zeros and 16 bits of 65529 each
+  const std::string bits =
+      std::string("1010") + "0000000000000001111111111111001" + "0000000000000001111111111111001" + "1";
+  for (size_t i = 0; i < bits.size(); ++i) {
+    if (i % 8 == 0) unit.push_back(0);
+    unit.back() = static_cast<uint8_t>(unit.back() | (bits[i] - '0') << (7 - i % 8));
+  }
+  int changed = 0;
+  for (const auto& [name, file] : WithPrefix(golden_, "file/")) {
+    std::vector<std::byte> bytes(file.bytes.begin(), file.bytes.end());
+    const auto found = std::ranges::search(bytes, std::as_bytes(std::span("\x42\x01\x01", 3)));
+    if (found.empty()) continue;
+    std::ranges::copy(std::as_bytes(std::span(unit)), found.begin());
+    const std::string error = DecodeError(bytes);
+    EXPECT_NE(error.find("65528 x 65528 pixels are more than the limit"), std::string::npos) << name << ": " << error;
+    ++changed;
+  }
+  EXPECT_EQ(changed, 5);
 }
 
 TEST_F(HeifFiles, DamageIsAnError) {
