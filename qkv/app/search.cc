@@ -13,6 +13,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "qkv/simd/rows/dot_rows.h"
 
 namespace qkv::app {
@@ -132,6 +133,7 @@ class Searcher {
     ParallelTasks((n + task - 1) / task, [&](int64_t i, int thread) {
       Lane& lane = lanes_[static_cast<size_t>(thread)];
       const int64_t end = std::min(n, (i + 1) * task);
+      CheckCancelled();
       for (int64_t row = i * task; row < end; row += kBlockRows) AddBlock(row, std::min(end, row + kBlockRows), lane);
     });
     if (vectors_.file != nullptr) vectors_.file->RequireUnchanged();

@@ -93,7 +93,8 @@ class Vit {
 
   /// pixels: [B, channels, height, width], dense, of any size with at least one patch; positions are interpolated as in
   /// the family's library. The result of an image does not depend on the other images of its batch. Throws Error if the
-  /// shapes do not fit, if the pass would exceed MemoryLimit(), or if the layers are mapped and their file changed.
+  /// shapes do not fit, if the pass would exceed MemoryLimit(), or if the layers are mapped and their file changed;
+  /// Cancelled between blocks, after which the workspace is as good as new.
   void Forward(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>& outputs) const;
 
   /// Attention weights of one block from its input tokens, [B, N, D]: those of Outputs::hidden with the block's index.

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
+#include <vector>
+
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "qkv/image/encode.h"
 #include "tests/support/allocations.h"
 #include "tests/support/files.h"
@@ -71,6 +76,36 @@ TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
   };
   constexpr size_t kFew = 200, kMany = 10 * kFew;
   EXPECT_LT(allocations(kMany) - allocations(kFew), static_cast<int64_t>(kMany - kFew) / 4);
+}
+
+// No file is called broken, none is computed twice, and the next run is whole.
+TEST_P(PipelineAllocation, IsGivenUpAtAnyQuestion) {
+  SetNumThreads(2);
+  const model::Model model = model::Model::Load(SourceFolder() / "tests/golden" / GetParam());
+  const ImageList images = Images(40);
+  const auto run = [&] {
+    std::vector<std::string> notes;
+    size_t used = 0;
+    const PipelineOptions options{.note = [&](const std::string& note) { notes.push_back(note); }};
+    const auto count = [&](const Batch& batch) { used += batch.files.size(); };
+    try {
+      EXPECT_EQ(ForEachBatch(options, images, model, Wanted::kLogits, count), 0);
+      EXPECT_EQ(used, images.files.size());
+    } catch (const Cancelled&) {
+      EXPECT_LT(used, images.files.size());
+      EXPECT_TRUE(notes.empty()) << notes.front();
+      return false;
+    }
+    EXPECT_TRUE(notes.empty()) << notes.front();
+    return true;
+  };
+  EXPECT_TRUE(run());
+  for (const int last : {0, 1, 7, 30}) {
+    std::atomic<int> asked = 0;
+    const CancelScope scope([&] { return asked++ >= last; });
+    EXPECT_FALSE(run()) << last;
+  }
+  EXPECT_TRUE(run());
 }
 
 }  // namespace

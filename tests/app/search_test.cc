@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include "qkv/app/vector_file.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "tests/support/errors.h"
@@ -45,6 +47,16 @@ std::vector<std::pair<double, int64_t>> Reference(View<const float> vectors, con
   }
   std::ranges::sort(scores);
   return scores;
+}
+
+TEST(Search, IsGivenUpBetweenBlocks) {
+  Sampler sampler(5);
+  const auto vectors = sampler.Normal<float>({20'000, 64}), queries = sampler.Normal<float>({2, 64});
+  for (const int last : {0, 1, 3}) {
+    std::atomic<int> asked = 0;
+    const CancelScope scope([&] { return asked++ >= last; });
+    EXPECT_THROW(Search(io::Stored<float>("", vectors), queries, 10), Cancelled) << last;
+  }
 }
 
 TEST(Search, FindsWhatADoubleLoopFinds) {

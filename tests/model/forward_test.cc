@@ -1,7 +1,10 @@
 // What the forward pass promises beside the right numbers: no allocation, independence of the batch, exact savings.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "qkv/model/config/description.h"
 #include "qkv/model/model.h"
 #include "tests/support/allocations.h"
@@ -54,6 +57,23 @@ TEST_P(ForwardOf, ImageDoesNotDependOnItsBatch) {
       const Tensor<float> alone = model.Logits(pixels.view().slice(0, i, i + 1));
       for (int64_t j = 0; j < alone.size(); ++j) EXPECT_EQ(alone[j], together.view().row(i)[j]);
     }
+  }
+}
+
+// At any block; the workspace is as good as new afterwards.
+TEST_P(ForwardOf, IsGivenUpBetweenBlocks) {
+  const Model model = Load(GetParam());
+  const Tensor<float> pixels = RandomPixels(model, 3), expected = model.Logits(pixels);
+  Tensor<float> logits({3, model.config().outputs()});
+  Workspace<float> workspace;
+  for (int64_t last = 0; last < model.config().depth; ++last) {
+    {
+      int64_t asked = 0;
+      const CancelScope scope([&] { return asked++ == last; });
+      EXPECT_THROW(model.Forward(pixels, workspace, {.logits = logits}), Cancelled) << last;
+    }
+    model.Forward(pixels, workspace, {.logits = logits});
+    EXPECT_TRUE(std::ranges::equal(logits.span(), expected.span())) << last;
   }
 }
 

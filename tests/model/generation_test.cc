@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "qkv/core/work.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/pair_generation.h"
 #include "qkv/model/text_model.h"
@@ -151,6 +152,17 @@ TEST_P(GenerationGolden, ManyEndsLeaveEnoughBeams) {
       EXPECT_TRUE(is_end(text.tokens.back()));
     }
   }
+}
+
+// At any block of any token.
+TEST_P(GenerationGolden, IsGivenUpBetweenBlocks) {
+  const std::vector<Generated> whole = Write(Settings(), {0});
+  for (const int last : {0, 1, 5}) {
+    int asked = 0;
+    const CancelScope scope([&] { return asked++ == last; });
+    EXPECT_THROW(Write(Settings(), {0}), Cancelled) << last;
+  }
+  EXPECT_EQ(Write(Settings(), {0})[0].tokens, whole[0].tokens);
 }
 
 TEST_P(GenerationGolden, DrawsTheSameTextsTogetherAsAlone) {
