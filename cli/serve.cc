@@ -47,7 +47,7 @@ server::ServerConfig ConfigOf(const ServeOptions& options) {
   if (!options.address.empty()) config.address = options.address;
   if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);
   if (options.threads > 0) config.threads = options.threads;
-  if (!options.key_file.empty()) config.api_key = server::ReadKeyFile(options.key_file);
+  if (!options.key_file.empty()) config.api_keys = server::ReadKeyFile(options.key_file);
   if (options.quiet) config.log = false;
   return config;
 }
@@ -58,7 +58,7 @@ int Serve(const ServeOptions& options) {
   };
   // Without a file there is nothing to read again, and SIGHUP says that the terminal has gone.
   std::function<server::ServerConfig()> reload;
-  if (!options.config.empty()) reload = [options] { return ConfigOf(options); };
+  if (!options.config.empty() || !options.key_file.empty()) reload = [options] { return ConfigOf(options); };
   server::Server server(ConfigOf(options), log, reload);
   Print("{}\n", server.Url());
   FlushOutput();

@@ -1,11 +1,14 @@
-// Any bytes as each part of a request to the server: its target, a form, JSON with images, the tensors of the Open
-// Inference Protocol, immich's entries. Read, or refused with an Error; what is read lies within the bytes.
+// Any bytes as each part of a request to the server: its target, its host, a compressed body, a form, JSON with images,
+// the tensors of the Open Inference Protocol, immich's entries. Read, or refused with an Error; what is read lies within
+// the bytes.
 #include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "qkv/report/base64.h"
+#include "qkv/server/encoding.h"
+#include "qkv/server/host.h"
 #include "qkv/server/infer_message.h"
 #include "qkv/server/multipart.h"
 #include "qkv/server/photo_library_request.h"
@@ -20,6 +23,7 @@ void Check(bool ok) {
 }
 
 void ReadTarget(std::string_view text) {
+  if (const auto host = ParseHost(text)) Check(!host->empty() && host->find_first_of("@/ []") == std::string::npos);
   HttpRequest request;
   ParseTarget(text, &request);
   Check(request.path.starts_with('/') && request.path.size() <= text.size());
@@ -91,8 +95,16 @@ void ReadInference(std::string_view text) {
   }
 }
 
+void ReadPacked(std::string_view text) {
+  constexpr int64_t kMost = 1 << 20;
+  int64_t reserved = 0;
+  const std::string body = Gunzip(text, kMost, [&](int64_t bytes) { reserved += bytes; });
+  Check(std::ssize(body) <= kMost && std::ssize(body) <= reserved && reserved <= kMost + 1);
+  Check(Gunzip(Gzip(body, 1), kMost, [](int64_t) {}) == body);
+}
+
 void Read(uint8_t kind, std::string_view text) {
-  switch (kind % 7) {
+  switch (kind % 8) {
     case 0:
       return ReadTarget(text);
     case 1:
@@ -106,12 +118,15 @@ void Read(uint8_t kind, std::string_view text) {
     case 5:
       ParseLibraryEntries(text);
       return;
-    default:
+    case 6:
       if (const auto bytes = qkv::report::FromBase64(text)) {
         Check(bytes->size() <= text.size());
         Check(qkv::report::FromBase64(qkv::report::Base64(std::as_bytes(std::span(*bytes)))) == bytes);
       }
       ReadBase64(text, "image");
+      return;
+    default:
+      return ReadPacked(text);
   }
 }
 

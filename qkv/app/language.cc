@@ -53,7 +53,7 @@ LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::Buil
       target_(std::move(target)) {}
 
 LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note,
-                                  CachePolicy cache) {
+                                  CachePolicy cache, const std::string& name) {
   const fs::path found = FindModel(path);
   model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
   for (const std::string& assumption : checkpoint.description.assumptions) {
@@ -63,6 +63,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   const model::TextDescription& d = checkpoint.description;
   RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());
   text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
+  if (!name.empty()) checkpoint.source = name;
   return LanguageModel(std::move(checkpoint), options, CacheFor(cache, note), std::move(tokenizer), std::move(target));
 }
 

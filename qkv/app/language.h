@@ -50,10 +50,11 @@ struct Written {
 /// Const members may be called from several threads.
 class LanguageModel {
  public:
-  /// path: a folder or a file of weights in one. `note` is told what was assumed. Throws Error as
-  /// model::TextCheckpoint::Open, and if the folder has no tokenizer or one of other ids.
+  /// path: a folder or a file of weights in one. `note` is told what was assumed. name: what later errors call the
+  /// model; empty: the path. Throws Error as model::TextCheckpoint::Open, and if the folder has no tokenizer or one of
+  /// other ids.
   static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
-                            CachePolicy cache = CachePolicy::kIfSet);
+                            CachePolicy cache = CachePolicy::kIfSet, const std::string& name = {});
 
   const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
   const model::TextModel& model() const { return *model_; }

@@ -112,13 +112,14 @@ FileStamps StampFiles(const ModelEntry& entry) {
 LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(entry), stamps_(StampFiles(entry)) {
   if (IsOfTexts(entry)) {
     RequireNoImageSettings(entry);
-    language_.emplace(LanguageModel::Open(entry.path, {.precision = ParsePrecision(entry.dtype, "dtype")}, note));
+    language_.emplace(LanguageModel::Open(entry.path, {.precision = ParsePrecision(entry.dtype, "dtype")}, note,
+                                          CachePolicy::kIfSet, entry.id));
     facts_ = FactsOf(language_->checkpoint(), entry);
     bytes_ = std::max(language_->model().weight_bytes(), facts_.expected_bytes);
     return;
   }
   const ModelOptions options = OptionsOf(entry, note);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options);
+  model::Checkpoint checkpoint = OpenCheckpoint(options);
   RequireProportion(checkpoint, options);
   const model::BuildOptions build{.precision = options.precision};
   if (checkpoint.description.text) {
@@ -129,6 +130,7 @@ LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(ent
     image_.emplace(BuildModel(checkpoint, options, build));
     bytes_ = image_->weight_bytes();
   }
+  checkpoint.source = entry.id;
   facts_ = FactsOf(checkpoint, entry, options);
   bytes_ = std::max(bytes_, facts_.expected_bytes);
 }

@@ -69,7 +69,8 @@ FileStamps StampFiles(const ModelEntry& entry);
 /// Const members may be called from several threads.
 class LoadedModel {
  public:
-  /// Opens and builds it. `note` is told what was assumed. Throws Error as DescribeModel, BuildModel and LanguageModel.
+  /// Opens and builds it. `note` is told what was assumed. Later errors and facts().info name the model by its id, not
+  /// by its path. Throws Error as DescribeModel, BuildModel and LanguageModel.
   explicit LoadedModel(const ModelEntry& entry, const Note& note = {});
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/file_error.h"
 #include "qkv/core/mapping_guard.h"
 #include "qkv/core/pages.h"
 
@@ -171,7 +172,7 @@ void MappedFile::RequireUnchanged(std::string_view name) const {
     const FileStamp now = ReadFileStamp(status);
     same = now.size == stamp_.size && now.modified == stamp_.modified;
   }
-  Require(same, "{}: the file was changed while it was read", name);
+  if (!same) throw FileError(FormatShown("{}: the file was changed while it was read", name));
 }
 
 void ReleasePages(std::span<const std::byte> part) {

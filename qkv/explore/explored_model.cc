@@ -9,6 +9,7 @@
 #include "qkv/app/model_title.h"
 #include "qkv/app/open.h"
 #include "qkv/app/shipped.h"
+#include "qkv/core/file_error.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/inspect/weights.h"
 
@@ -55,8 +56,13 @@ const model::Checkpoint& ExploredModel::checkpoint() {
       throw OutdatedError(
           FormatShown("{}: its files have changed since it was loaded; ask again in a few seconds", entry().id));
     }
-    state_->checkpoint =
-        std::make_unique<model::Checkpoint>(app::OpenCheckpoint({.path = entry().path, .labels = entry().labels}));
+    try {
+      state_->checkpoint =
+          std::make_unique<model::Checkpoint>(app::OpenCheckpoint({.path = entry().path, .labels = entry().labels}));
+    } catch (const Error& error) {  // it was opened before
+      throw FileError(error.what());
+    }
+    state_->checkpoint->source = entry().id;
   }
   return *state_->checkpoint;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "qkv/core/error.h"
+#include "qkv/core/file_error.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::io {
@@ -41,7 +41,9 @@ void StoredChecksum::RequireIntact() const {
 }
 
 void StoredChecksum::RequireEqual(uint32_t crc) const {
-  Require(crc == crc_, "{}: it is damaged: its checksum differs; download or copy the file again", EscapedText{what_});
+  if (crc != crc_) {
+    throw FileError(what_ + ": it is damaged: its checksum differs; download or copy the file again");
+  }
   intact_.store(true, std::memory_order_relaxed);
 }
 

@@ -18,7 +18,7 @@
 namespace qkv::server {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{1} << 20;
+constexpr size_t kMaxFileBytes = size_t{1} << 20, kMaxKeyBytes = size_t{64} << 10;
 
 // "64MB", "8 GB", "500000": bytes, in powers of 1000.
 int64_t ParseBytes(const std::string& text) {
@@ -64,7 +64,7 @@ std::string InLowerCase(std::string word) {
 }
 
 // As browsers and clients send them.
-std::string ParseHost(std::string word) {
+std::string ParseHostName(std::string word) {
   Require(word.find_first_of(":/") == word.npos, "expected a name without port, such as qkv.example.org, got {}", word);
   return InLowerCase(std::move(word));
 }
@@ -99,9 +99,14 @@ class Reader {
     Map(root, "",
         {{"address", [&](const YAML::Node& n) { c.address = Word(n); }},
          {"port", [&](const YAML::Node& n) { c.port = ParseNumber<uint16_t>(Word(n), 0, 65535); }},
-         {"api_key_file", [&](const YAML::Node& n) { c.api_key = ReadKeyFile(folder_ / Word(n)); }},
+         {"api_key_file", [&](const YAML::Node& n) { c.api_keys = ReadKeyFile(folder_ / Word(n)); }},
          {"origins", words(c.origins, ParseOrigin)},
-         {"hosts", words(c.hosts, ParseHost)},
+         {"hosts", words(c.hosts, ParseHostName)},
+         {"trusted_proxies",
+          [&](const YAML::Node& n) {
+            c.trusted_proxies = Words(n);
+            TrustedProxies{c.trusted_proxies};
+          }},
          {"explorer", [&](const YAML::Node& n) { c.explorer = ParseSwitch(Word(n)); }},
          {"log", [&](const YAML::Node& n) { c.log = ParseSwitch(Word(n)); }},
          {"memory", [&](const YAML::Node& n) { c.memory = ParseBytes(Word(n)); }},
@@ -130,6 +135,8 @@ class Reader {
                 std::chrono::microseconds(static_cast<int64_t>(1000 * ParseNumber<double>(Word(n), 0, 1000)));
           }},
          {"request_seconds", seconds(c.request_seconds)},
+         {"notice_seconds",
+          [&](const YAML::Node& n) { c.notice_seconds = ParseNumber<double>(Word(n), 0, 3600); }},
          {"drain_seconds", seconds(c.drain_seconds)},
          {"header_seconds", seconds(c.limits.header_seconds)},
          {"idle_seconds", seconds(c.limits.idle_seconds)},
@@ -250,11 +257,24 @@ ServerConfig ReadServerConfig(const std::filesystem::path& file) {
   return ParseServerConfig(ReadFile(file, kMaxFileBytes), file);
 }
 
-std::string ReadKeyFile(const std::filesystem::path& file) {
-  std::string key = ReadFile(file, 4096);
-  key.erase(std::min(key.find_first_of("\r\n"), key.size()));
-  Require(!key.empty(), "{}: expected a key in its first line, got nothing", file.string());
-  return key;
+std::vector<std::string> ReadKeyFile(const std::filesystem::path& file) {
+  const std::string text = ReadFile(file, kMaxKeyBytes);
+  std::vector<std::string> keys;
+  int number = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    line = TrimBlanks(line);
+    if (line.empty() || line.starts_with('#')) continue;
+    const bool fits = std::all_of(line.begin(), line.end(), [](unsigned char c) { return c > ' ' && c < 0x7F; });
+    Require(fits, "{}: line {}: expected a key of printable ASCII without blanks", file.string(), number);
+    keys.emplace_back(line);
+  }
+  Require(!keys.empty(), "{}: expected a key in a line, got none", file.string());
+  return keys;
 }
 
 void RequireModels(const std::vector<ModelEntry>& models) {

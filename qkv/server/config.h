@@ -8,6 +8,7 @@
 
 #include "qkv/app/loaded_model.h"
 #include "qkv/server/engine.h"
+#include "qkv/server/host.h"
 #include "qkv/server/http_message.h"
 
 namespace qkv::server {
@@ -18,9 +19,10 @@ struct ServerConfig {
   std::string address = "127.0.0.1";
   uint16_t port = 8080;                 // 0: a free one
   std::vector<ModelEntry> models;       // a request that names none goes to the first that can answer
-  std::string api_key;                  // empty: none is asked for
+  std::vector<std::string> api_keys;    // one of them is asked for; empty: none
   std::vector<std::string> origins;     // pages of others that may call this server (CORS)
   std::vector<std::string> hosts;       // names by which it is called, beside its address and localhost; "*": any
+  std::vector<std::string> trusted_proxies;  // addresses and networks whose X-Forwarded-For is believed
   bool explorer = true;                 // serve the page
   bool log = true;                      // a line for each request
   int64_t memory = 0;                   // bytes of all loaded models; 0: half of the machine's
@@ -28,7 +30,8 @@ struct ServerConfig {
   int64_t image_bytes = 1'000'000'000;  // of all images that are worked on, decoded and as models' inputs
   int most_active = 128;                // requests that are worked on or wait
   double request_seconds = 60;          // until a request is given up
-  double drain_seconds = 30;            // at the end, for what has begun
+  double notice_seconds = 0;            // after SIGTERM, in which it goes on and says that it is not ready
+  double drain_seconds = 30;            // then, for what has begun
   int threads = 0;                      // of the engine; 0: all cores
   EngineOptions batching;
   Limits limits;
@@ -40,8 +43,9 @@ ServerConfig ReadServerConfig(const std::filesystem::path& file);
 /// The same of the file's text.
 ServerConfig ParseServerConfig(const std::string& text, const std::filesystem::path& file);
 
-/// The first line of a file that holds a key. Throws Error if it is empty.
-std::string ReadKeyFile(const std::filesystem::path& file);
+/// The keys of a file, one a line, without blanks at their ends; lines that begin with # are comments. Throws Error if
+/// there is none, or one that no header can have.
+std::vector<std::string> ReadKeyFile(const std::filesystem::path& file);
 
 /// Throws Error if two models have one id, or an id is not a name.
 void RequireModels(const std::vector<ModelEntry>& models);

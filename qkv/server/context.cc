@@ -64,7 +64,10 @@ Context::Context(ServerConfig config, ModelEvent event)
             options.more_may_come = [this] { return admitted > in_engine_; };
             return options;
           }(),
-          [this](const BatchReport& report) { metrics_.CountBatch(report); }) {}
+          [this](const BatchReport& report) {
+            metrics_.CountBatch(report);
+            statistics_.CountBatch(report);
+          }) {}
 
 std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::string& id) {
   std::shared_ptr<const LoadedModel> model = models_.Get(id, call.cancelled);

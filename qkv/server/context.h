@@ -14,6 +14,7 @@
 #include "qkv/server/config.h"
 #include "qkv/server/engine.h"
 #include "qkv/server/metrics.h"
+#include "qkv/server/model_statistics.h"
 #include "qkv/server/models.h"
 #include "qkv/server/router.h"
 
@@ -33,6 +34,7 @@ class Context {
   std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id, const Ability& ability,
                                               std::string_view usual = {});
   Metrics& metrics() { return metrics_; }
+  ModelStatistics& statistics() { return statistics_; }
 
   /// Waits for the engine. Throws what the task throws, and Cancelled if the call is cancelled before.
   void Compute(Task& task, const Call& call);
@@ -61,6 +63,8 @@ class Context {
   std::atomic<int64_t> active{0};
   /// Of the images of all requests, in bytes.
   std::atomic<int64_t> image_bytes{0};
+  /// A signal has come: the server goes on for a moment, and says that it is not ready.
+  std::atomic<bool> ending{false};
   /// Seconds after which a request that is turned away should come again.
   int RetryAfter() const;
 
@@ -70,6 +74,7 @@ class Context {
 
   const ServerConfig config_;
   Metrics metrics_;
+  ModelStatistics statistics_;
   Models models_;
   std::atomic<int64_t> in_engine_{0};
   std::counting_semaphore<> cores_;

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "qkv/core/work.h"
+
 namespace qkv::server {
 
 struct TaskLabels {
@@ -103,12 +105,6 @@ class Engine {
   bool stopped_ = false;
   double recent_seconds_ = 0.01;  // of a batch, a running mean
   std::thread thread_;
-};
-
-/// Thrown to a caller whose request has ended or timed out before its result.
-class Cancelled : public std::exception {
- public:
-  const char* what() const noexcept override { return "cancelled"; }
 };
 
 }  // namespace qkv::server

@@ -8,6 +8,12 @@
 
 namespace qkv::server {
 
+/// What answered a request and how long that took, for its log line.
+struct WorkNote {
+  std::string model;                // its id; empty: none
+  double queued = 0, computed = 0;  // seconds in the engine's queue, and on its thread
+};
+
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -15,7 +21,13 @@ class Exchange {
   const HttpRequest& request() const { return request_; }
   /// True when the answer is not needed any more: the client has gone, or the server gives up at its end.
   virtual bool cancelled() const = 0;
-  /// Sends the whole answer. Once, and neither before nor after BeginStream.
+  /// Unpacks the request's body if it is compressed. Throws HttpError 400, 413 and 429 as encoding.h's Gunzip, within
+  /// Limits. Takes time: not for the transport's thread.
+  virtual void UnpackBody() = 0;
+  /// To be called before the end of the answer; the last note counts.
+  virtual void Note(WorkNote note) = 0;
+  /// Sends the whole answer. Once, and neither before nor after BeginStream. Status 499, of a client that has left,
+  /// closes the connection.
   virtual void Respond(HttpResponse response) = 0;
   /// Begins an answer whose body follows in pieces; head.body is its first.
   virtual void BeginStream(HttpResponse head) = 0;

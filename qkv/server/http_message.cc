@@ -1,28 +1,30 @@
 #include "qkv/server/http_message.h"
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <boost/url.hpp>
 #include <cctype>
+#include <optional>
 #include <utility>
 
 #include "qkv/app/json_line.h"
+#include "qkv/core/file_error.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/io/json.h"
 #include "qkv/model/finite.h"
+#include "qkv/server/host.h"
 
 namespace qkv::server {
 namespace {
 
 // Takes the host off a target that is a whole address, and leaves its path.
 std::string TakeHost(std::string_view target, HttpRequest* request) {
-  const auto is_of_host = [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("-._:[]").find(static_cast<char>(c)) != std::string_view::npos;
-  };
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!target.starts_with(scheme)) continue;
+    const std::string_view begin = target.substr(0, scheme.size());
+    if (!boost::beast::iequals({begin.data(), begin.size()}, {scheme.data(), scheme.size()})) continue;
     target.remove_prefix(scheme.size());
     const std::string_view host = target.substr(0, target.find_first_of("/?"));
-    if (host.empty() || !std::all_of(host.begin(), host.end(), is_of_host)) break;
+    if (!ParseHost(host)) break;
     request->headers["host"] = std::string(host);
     const std::string path(target.substr(host.size()));
     return path.starts_with('/') ? path : "/" + path;
@@ -65,6 +67,11 @@ std::string InFields(std::string_view message) {
 
 }  // namespace
 
+std::string_view TrimBlanks(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
 std::string_view HttpRequest::Header(std::string_view name) const {
   const auto found = headers.find(std::string(name));
   return found == headers.end() ? std::string_view() : std::string_view(found->second);
@@ -101,11 +108,21 @@ HttpError AsHttpError(const Error& error) {
   if (const auto* const known = dynamic_cast<const HttpError*>(&error)) return *known;
   if (dynamic_cast<const model::AnswerError*>(&error) != nullptr) return {500, "model_error", error.what()};
   if (dynamic_cast<const explore::OutdatedError*>(&error) != nullptr) return {503, "model_error", error.what()};
+  if (dynamic_cast<const FileError*>(&error) != nullptr) {
+    return {503, "model_error", "a file of the model cannot be read; the server's log says more under this request's id"};
+  }
   return {400, "invalid_request_error", InFields(error.what())};
 }
 
 void ParseTarget(std::string_view target, HttpRequest* request) {
+  const auto header = request->headers.find("host");
+  if (header != request->headers.end()) {
+    const std::optional<std::string> host = ParseHost(header->second);
+    if (!host) BadRequest("Host", "a name or an address, perhaps with a port, such as localhost:8080 or [::1]");
+    request->host = *host;
+  }
   const std::string origin = target.starts_with('/') ? std::string(target) : TakeHost(target, request);
+  if (target != origin) request->host = ParseHost(request->Header("host")).value_or("");
   const auto parsed = boost::urls::parse_origin_form(origin);
   if (!parsed) BadRequest("the request's target is not a path");
   const boost::urls::url_view url = *parsed;

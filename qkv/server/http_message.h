@@ -17,10 +17,13 @@ struct HttpRequest {
   std::string method;                          // "GET", "POST", …
   std::string path;                            // decoded, without the query
   std::map<std::string, std::string> query;    // decoded
-  std::map<std::string, std::string> headers;  // names in small letters; of a header given twice the first
+  std::map<std::string, std::string> headers;  // names in small letters; of a header given twice the first, of those
+                                               // that are lists all
   std::string body;                            // empty until it has been read
   std::string id;                              // given by the client (X-Request-Id) or made here; printable
+  std::string host;                            // by which it is called, as ParseHost; empty: none, of HTTP/1.0
   std::string peer;                            // address of the client
+  std::string proxy;                           // address of the trusted proxy that named the client, or empty
 
   /// The value of a header by its name in small letters, or empty.
   std::string_view Header(std::string_view name) const;
@@ -50,6 +53,9 @@ class HttpError : public Error {
   std::string type_;
 };
 
+/// Without the blanks and tabs at its ends, which headers may have around values.
+std::string_view TrimBlanks(std::string_view text);
+
 /// Throws HttpError 400: "NAME: expected …" of a field or a header, or a message of its own.
 [[noreturn]] void BadRequest(std::string_view name, std::string_view expected);
 [[noreturn]] void BadRequest(const std::string& message);
@@ -70,7 +76,7 @@ auto AsBadRequest(F&& f) {
 }
 
 /// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, 503 for one
-/// whose files have changed, else 400.
+/// whose files have changed, else 400. Of a FileError, whose message names files, it says only that the log has more.
 /// Options of the command line, which messages of qkv/app name, become fields: "layers" for "--layer".
 HttpError AsHttpError(const Error& error);
 
@@ -78,8 +84,8 @@ HttpError AsHttpError(const Error& error);
 /// it is {"error": the message}, as that protocol has it.
 HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message, std::string_view path = {});
 
-/// Splits and decodes a request's target: a path, or a whole address, whose host then stands for the header's. Throws
-/// HttpError 400 if it is not well formed, or gives a field twice.
+/// Sets `host`, from the header Host and from the target: a path, which is split and decoded, or a whole address, whose
+/// host then stands for the header's. Throws HttpError 400 if it is not well formed, or gives a field twice.
 void ParseTarget(std::string_view target, HttpRequest* request);
 
 /// What one client, or all together, may cost the transport.

@@ -51,6 +51,7 @@ void HttpServer::State::EndIfDone() {
   ErrorCode ignored;
   signals.cancel(ignored);
   signals.clear(ignored);  // whatever is late from now on, a further signal ends the process
+  notice.cancel();
   deadline.cancel();
   grace.cancel();
   pause.cancel();
@@ -59,6 +60,8 @@ void HttpServer::State::EndIfDone() {
 
 void HttpServer::State::Drain() {
   if (stopping.exchange(true)) return;
+  if (!ending && hooks.ends) hooks.ends();
+  ending = true;
   // Connections that the kernel holds are accepted first: their clients may have sent requests.
   ErrorCode none_left, ignored;
   acceptor.non_blocking(true, none_left);
@@ -93,13 +96,24 @@ void HttpServer::State::AwaitSignals() {
   signals.async_wait([self = shared_from_this()](const ErrorCode& error, int number) {
     if (error) return;
     self->AwaitSignals();
-    if (number == SIGHUP && self->hooks.reload) return self->hooks.reload();
-    if (self->stopping) {
-      self->Abort();
-      if (self->hooks.give_up) self->hooks.give_up();
-      return;
-    }
-    self->Drain();
+    self->OnSignal(number);
+  });
+}
+
+void HttpServer::State::OnSignal(int number) {
+  if (number == SIGHUP && hooks.reload) return hooks.reload();
+  if (stopping || ending) {
+    Drain();
+    Abort();
+    if (hooks.give_up) hooks.give_up();
+    return;
+  }
+  if (notice_seconds <= 0) return Drain();
+  ending = true;
+  if (hooks.ends) hooks.ends();
+  notice.expires_after(Seconds(notice_seconds));
+  notice.async_wait([self = shared_from_this()](const ErrorCode& error) {
+    if (!error) self->Drain();
   });
 }
 
@@ -128,8 +142,9 @@ HttpServer::~HttpServer() {
 const std::string& HttpServer::address() const { return state_->address; }
 uint16_t HttpServer::port() const { return state_->acceptor.local_endpoint().port(); }
 
-void HttpServer::Run(double drain_seconds) {
+void HttpServer::Run(double drain_seconds, double notice_seconds) {
   state_->drain_seconds = drain_seconds;
+  state_->notice_seconds = notice_seconds;
   state_->AwaitSignals();
   state_->Accept();
   state_->context.run();

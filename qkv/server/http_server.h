@@ -13,11 +13,13 @@ namespace qkv::server {
 
 /// How a request ended, for logs and counters.
 struct Outcome {
-  int status = 0;
-  int64_t sent = 0;          // bytes of the body
+  int status = 0;            // 499: the client left, 503 without an answer: the server gave up at its end
+  int64_t received = 0;      // bytes of the request's body, as they came
+  int64_t sent = 0;          // bytes of the answer's body, as they went
   double seconds = 0;        // since its header was complete
-  bool client_left = false;  // before the answer was sent whole
+  bool client_left = false;  // before the answer was sent whole; one that closed its side counts as well
   bool admitted = false;     // its header was whole, and `admit` was asked
+  WorkNote work;
 };
 
 class HttpServer {
@@ -25,12 +27,16 @@ class HttpServer {
   struct Hooks {
     /// Sees a request's header before its body is read; an answer turns it away.
     std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+    /// The client's address, of a request whose `peer` may be a proxy; empty: `peer`.
+    std::function<std::string(const HttpRequest&)> client;
     /// Receives a whole request on the server's thread and must return soon; the answer may come later.
     std::function<void(std::shared_ptr<Exchange>)> handle;
     /// Called when a request has ended, turned away or answered.
     std::function<void(const HttpRequest&, const Outcome&)> ended;
     /// Headers for every answer to a request beside its own; may be empty.
     std::function<std::vector<std::pair<std::string, std::string>>(const HttpRequest&)> headers;
+    /// The first SIGTERM or SIGINT, or Stop.
+    std::function<void()> ends;
     /// A second SIGTERM or SIGINT.
     std::function<void()> give_up;
     /// SIGHUP.
@@ -46,10 +52,10 @@ class HttpServer {
   const std::string& address() const;
   uint16_t port() const;
 
-  /// Serves until Stop, SIGTERM or SIGINT. Then takes no new connection, answers what has begun, for drain_seconds at
-  /// most, and returns.
-  void Run(double drain_seconds);
-  /// From any thread or a signal's.
+  /// Serves until Stop, SIGTERM or SIGINT. After a signal goes on for notice_seconds, in which balancers may notice that
+  /// it ends. Then takes no new connection, answers what has begun, for drain_seconds at most, and returns.
+  void Run(double drain_seconds, double notice_seconds = 0);
+  /// Without notice. From any thread or a signal's.
   void Stop();
   /// True if only this machine reaches it.
   bool loopback() const;

@@ -183,9 +183,6 @@ std::pair<std::string_view, std::string_view> SplitBody(const HttpRequest& reque
 }  // namespace
 
 InferRequest ParseInferRequest(const HttpRequest& request) {
-  if (!request.Header("content-encoding").empty() && request.Header("content-encoding") != "identity") {
-    throw HttpError(415, "invalid_request_error", "Content-Encoding: compressed bodies are not taken");
-  }
   const std::string_view given = request.Header("inference-header-content-length");
   auto [text, rest] = SplitBody(request, given);
   InferRequest parsed;

@@ -42,8 +42,7 @@ struct InferRequest {
   std::optional<std::string_view> raw;
 };
 
-/// Throws HttpError 400 that says what is wrong; 415 for compressed bodies and shared memory, which this server does
-/// not take.
+/// Throws HttpError 400 that says what is wrong; 415 for shared memory, which this server does not take.
 InferRequest ParseInferRequest(const HttpRequest& request);
 
 /// One output of an answer, in the way in which it is sent.

@@ -8,6 +8,10 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
+
+#include "qkv/server/process_metrics.h"
 
 namespace qkv::server {
 namespace {
@@ -61,6 +65,8 @@ struct Metrics::Families {
       Make(registry, prometheus::BuildGauge(), "qkv_model_bytes",
            "Memory of models: their weights, what the explorer derives of them, unloaded ones still in use.")
           .Add({});
+  prometheus::Gauge& build = Make(registry, prometheus::BuildGauge(), "qkv_build_info", "Always 1; its version.")
+                                 .Add({{"version", QKV_VERSION}}, 1);
   std::mutex mutex;                                     // of the gauges by model
   std::map<std::string, prometheus::Gauge*> of_models;  // in `waiting`
 };
@@ -113,7 +119,9 @@ std::string Metrics::Text(const Levels& levels) {
   families_->active.Set(static_cast<double>(levels.active));
   families_->models.Set(static_cast<double>(levels.models));
   families_->model_bytes.Set(static_cast<double>(levels.model_bytes));
-  return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  for (prometheus::MetricFamily& family : ProcessFamilies()) families.push_back(std::move(family));
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 }  // namespace qkv::server

@@ -23,8 +23,17 @@ HttpError Unavailable(const std::string& id, const std::string& why) {
 
 std::string InWords(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
-std::string Why(const std::exception& error) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
+// What clients are told of a failure. An HttpError is written for them; other errors name the machine's folders and
+// files, which are the log's alone.
+std::string ToldOf(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  if (dynamic_cast<const HttpError*>(&error) != nullptr) return error.what();
+  return "it cannot be loaded; the server's log says why";
+}
+
+template <typename... Args>
+void RequireRoom(bool fits, fmt::format_string<Args...> message, Args&&... args) {
+  if (!fits) throw HttpError(503, "model_error", fmt::format(message, std::forward<Args>(args)...));
 }
 
 }  // namespace
@@ -128,18 +137,19 @@ void Models::StartLoad(const std::shared_ptr<Slot>& slot) {
   });
   loaders_.push_back({std::move(thread), done});
   slot->attempt = attempt;
+  slot->unloaded = false;
   loading_.push_back(slot);
 }
 
 void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
   Events events;
   std::shared_ptr<const LoadedModel> model;
-  std::string error;
+  std::string error, detail;
   try {
     model = LoadWithin(slot, events);
   } catch (const std::exception& caught) {
-    error = Why(caught);
-    events.push_back({slot->entry.id, "failed", error});
+    error = ToldOf(caught), detail = caught.what();
+    events.push_back({slot->entry.id, "failed", detail});
   }
   Tell(events);
   Dropped dropped;
@@ -147,11 +157,12 @@ void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
     const Lock lock(mutex_);
     const Clock::time_point now = Clock::now();
     if (model) {
-      slot->error.clear(), slot->reload_error.clear();
+      slot->error.clear(), slot->reload_error.clear(), slot->detail.clear();
       slot->was_loaded = true;
       slot->looked = now;
     } else {
       (slot->model ? slot->reload_error : slot->error) = error;
+      slot->detail = std::move(detail);
       slot->failed = now;
       slot->looked = now + kRetry - kLookAtFiles;
     }
@@ -197,7 +208,7 @@ std::shared_ptr<const LoadedModel> Models::LoadWithin(const std::shared_ptr<Slot
 // the slot's own old model. Waits for other loads and for models that are unloaded but in use. The caller holds the
 // lock.
 void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
-  Require(bytes <= options_.memory, "it takes {}, and the models' memory is {}: give the server more (memory), or int8",
+  RequireRoom(bytes <= options_.memory, "it takes {}, and the models' memory is {}: give the server more (memory), or int8",
           InWords(bytes), InWords(options_.memory));
   const Clock::time_point until = Clock::now() + kWaitForRoom;
   slot.reserved = 0;
@@ -212,10 +223,10 @@ void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
     const bool others_load = std::any_of(loading_.begin(), loading_.end(), [&](const auto& other) {
       return other.get() != &slot && other->reserved > 0;
     });
-    Require(!departed_.empty() || others_load,
-            "it takes {} beside the models that stay loaded, and the models' memory is {}", InWords(bytes),
+    RequireRoom(!departed_.empty() || others_load,
+                "it takes {} beside the models that stay loaded, and the models' memory is {}", InWords(bytes),
             InWords(options_.memory));
-    Require(!stopped_ && Clock::now() < until, "it takes {}, and models that are in use take the memory of {}",
+    RequireRoom(!stopped_ && Clock::now() < until, "it takes {}, and models that are in use take the memory of {}",
             InWords(bytes), InWords(options_.memory));
     changed_.wait_for(lock, kLookAtWaiting);
   }
@@ -280,8 +291,35 @@ void Models::DropDerived(Slot& slot, Dropped& dropped) {
 
 void Models::LoadAtStart() {
   for (const ModelStatus& status : List()) {
-    if (status.entry.at_start) Get(status.entry.id);
+    if (!status.entry.at_start) continue;
+    try {
+      Get(status.entry.id);
+    } catch (const HttpError&) {
+      const Lock lock(mutex_);
+      const std::string detail = Find(status.entry.id, /*listed_only=*/true)->detail;
+      if (detail.empty()) throw;
+      throw Error(fmt::format("model {}: {}", status.entry.id, detail));
+    }
   }
+}
+
+void Models::FindUnfit() {
+  int64_t kept = 0;
+  const std::vector<ModelStatus> list = List();
+  for (const ModelStatus& status : list) kept += status.entry.at_start ? status.bytes : 0;
+  Events events;
+  for (const ModelStatus& status : list) {
+    if (status.entry.at_start) continue;
+    try {
+      const int64_t bytes = Describe(status.entry.id)->expected_bytes;
+      if (bytes <= options_.memory - kept) continue;
+      events.push_back({status.entry.id, "unfit",
+                        fmt::format("it takes {}, and beside those of the start {} of the models' memory of {} are left",
+                                    InWords(bytes), InWords(options_.memory - kept), InWords(options_.memory))});
+    } catch (const Error&) {  // told by Describe
+    }
+  }
+  Tell(events);
 }
 
 bool Models::IsReady() {
@@ -300,6 +338,7 @@ ModelStatus Models::StatusOf(const Slot& slot) {
   status.loaded = slot.model != nullptr;
   status.bytes = slot.model ? slot.model->bytes() + slot.derived_bytes : 0;
   status.error = slot.error, status.reload_error = slot.reload_error;
+  status.unloaded = slot.unloaded && !slot.model;
   status.model = slot.model;
   return status;
 }
@@ -363,6 +402,7 @@ void Models::Unload(const std::string& id) {
       throw HttpError(400, "invalid_request_error",
                       "model " + slot.entry.id + " stays loaded: its owner has set at_start");
     }
+    slot.unloaded = true;
     if (!slot.model) return;
     DropModel(slot, dropped);
   }
@@ -394,7 +434,14 @@ std::shared_ptr<const ModelFacts> Models::Describe(const std::string& id) {
     slot->facts = facts, slot->facts_stamps = std::move(stamps);
     return facts;
   } catch (const Error& error) {
-    throw Unavailable(slot->entry.id, error.what());
+    bool is_new = false;
+    {
+      const Lock lock(mutex_);
+      is_new = slot->detail != error.what();  // it is asked for often
+      slot->detail = error.what();
+    }
+    if (is_new) Tell({{slot->entry.id, "failed", error.what()}});
+    throw Unavailable(slot->entry.id, ToldOf(error));
   }
 }
 

@@ -26,12 +26,15 @@ struct ModelStatus {
   ModelEntry entry;
   bool loaded = false;
   int64_t bytes = 0;                         // of its weights, if loaded, and of what the explorer derived of them
-  std::string error;                         // why the last attempt failed, if it is not loaded
-  std::string reload_error;                  // why its changed files could not be loaded; the old ones serve
+  // Why the last attempt failed, if it is not loaded, and why its changed files could not be loaded, in which case the
+  // old ones serve: for clients, without paths, which the log has.
+  std::string error, reload_error;
+  bool unloaded = false;                     // as a request asked, and not asked for since
   std::shared_ptr<const LoadedModel> model;  // if loaded
 };
 
-/// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", with a word more.
+/// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", "unfit", with a word more. It may name
+/// paths, as errors of Models never do.
 using ModelEvent = std::function<void(const std::string& id, std::string_view event, const std::string& detail)>;
 
 struct ModelsOptions {
@@ -55,8 +58,10 @@ class Models final : public explore::ModelSource {
   /// fit the budget, 429 if too many requests wait; Cancelled once `cancelled` is true.
   std::shared_ptr<const LoadedModel> Get(const std::string& id, const std::function<bool()>& cancelled = {});
 
-  /// Loads those that are to be there at start. Throws HttpError as Get.
+  /// Loads those that are to be there at start. Throws Error with the whole reason, for the owner.
   void LoadAtStart();
+  /// Tells which models do not fit the budget beside those of the start ("unfit"). Reads the headers of all.
+  void FindUnfit();
   /// True if all that are to be there at start have been loaded. Tries those again that could not be.
   bool IsReady();
   /// The listed ones, in the order of the configuration.
@@ -87,7 +92,7 @@ class Models final : public explore::ModelSource {
   // A load in progress. Requests that wait for it get its result even if the model is unloaded at once.
   struct Attempt {
     std::shared_ptr<const LoadedModel> model;
-    std::string error;
+    std::string error;  // for clients
     bool done = false;
   };
   struct Slot {
@@ -103,7 +108,9 @@ class Models final : public explore::ModelSource {
     std::shared_ptr<const ModelFacts> facts;  // if they were asked for while it was not loaded
     app::FileStamps facts_stamps;
     bool was_loaded = false;
-    std::string error, reload_error;
+    bool unloaded = false;             // by Unload
+    std::string error, reload_error;   // for clients
+    std::string detail;                // of the last failure, for the owner
     Clock::time_point failed, used, looked;  // last failure, use, look at its files
   };
   struct Loader {

@@ -36,6 +36,11 @@ class ImageMemory {
   int64_t reserved_ = 0;
 };
 
+/// Seconds of a request's tasks in the engine, for its log line. Added to from any thread.
+struct EngineTimes {
+  std::atomic<double> queued{0}, computed{0};
+};
+
 /// A request on its way to its answer, in a handler's hands.
 struct Call {
   std::shared_ptr<Exchange> exchange;
@@ -43,9 +48,12 @@ struct Call {
   std::function<bool()> cancelled;                // the client has gone, or the time is over
   std::function<void()> renew;                    // a stream has gone on: its time begins again
   std::shared_ptr<ImageMemory> memory;
-  std::string model;  // the id of the one that answers, once it is known; for counters
+  std::string model;  // the id of the one that answers, once it is known; for counters and the log
+  std::shared_ptr<EngineTimes> times = std::make_shared<EngineTimes>();
 
   const HttpRequest& request() const { return exchange->request(); }
+  /// For the log line; before the end of the answer.
+  WorkNote note() const { return {model, times->queued, times->computed}; }
 };
 
 /// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, Error for a request that is
@@ -58,6 +66,7 @@ struct Route {
   Handler handler;
   bool open = false;         // without the key: health, pages
   bool runs_inline = false;  // on the transport's thread: little work, answered however busy the server is
+  std::vector<std::string> counted_paths = {};  // of the pattern, which have counters of their own
 };
 
 struct Match {

@@ -1,11 +1,15 @@
 // /openapi.json: what this server answers, for people and programs.
 #include "qkv/server/openapi_file.h"
 #include "qkv/server/routes.h"
+#include "qkv/server/static_answer.h"
 
 namespace qkv::server {
 
 void AddDescriptionRoutes(Router& router, Context&) {
-  router.Add({"GET", "/openapi.json", [](Call&) { return HttpResponse{.body = std::string(OpenApiJson())}; },
+  router.Add({"GET", "/openapi.json", [](Call& call) {
+                static const StaticAnswer answer(OpenApiJson(), "application/json");
+                return answer.For(call.request());
+              },
               /*open=*/true, /*runs_inline=*/true});
 }
 

@@ -8,6 +8,7 @@
 #include "qkv/explore/explorer.h"
 #include "qkv/server/explorer_page.h"
 #include "qkv/server/routes.h"
+#include "qkv/server/static_answer.h"
 
 namespace qkv::server {
 namespace {
@@ -80,15 +81,17 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
 
 void AddExploreRoutes(Router& router, Context& context) {
   if (!context.config().explorer) return;
-  const Handler page = [](Call&) {
-    HttpResponse response{.type = "text/html; charset=utf-8", .body = std::string(ServedPage())};
-    response.headers = {{"Content-Security-Policy", "frame-ancestors 'none'"}, {"Cache-Control", "no-cache"}};
-    return response;
+  const Handler page = [](Call& call) {
+    static const StaticAnswer answer(ServedPage(), "text/html; charset=utf-8",
+                                     {{"Content-Security-Policy", "frame-ancestors 'none'"}});
+    return answer.For(call.request());
   };
   router.Add({"GET", "/", page, /*open=*/true, /*runs_inline=*/true});
   const auto explorer = std::make_shared<ExplorerState>(context);
-  router.Add(
-      {"POST", "/explore/{call}", [&context, explorer](Call& call) { return Explore(context, call, *explorer); }});
+  Route calls{"POST", "/explore/{call}",
+              [&context, explorer](Call& call) { return Explore(context, call, *explorer); }};
+  for (const std::string& name : explore::Explorer::Calls()) calls.counted_paths.push_back("/explore/" + name);
+  router.Add(std::move(calls));
 }
 
 }  // namespace qkv::server

@@ -5,7 +5,9 @@ namespace qkv::server {
 
 void AddHealthRoutes(Router& router, Context& context) {
   const Handler health = [](Call&) { return HttpResponse{.body = R"({"status": "ok"})"}; };
-  router.Add({"GET", "/health", health, /*open=*/true, /*runs_inline=*/true});
+  for (const char* path : {"/health", "/healthz", "/livez"}) {
+    router.Add({"GET", path, health, /*open=*/true, /*runs_inline=*/true});
+  }
   router.Add({"GET", "/metrics",
               [&context](Call&) {
                 return HttpResponse{.type = "text/plain; version=0.0.4; charset=utf-8",

@@ -72,9 +72,25 @@ HttpResponse InferOnce(Context& context, Call& call) {
 
 HttpResponse Ready(Context& context, Call& call) {
   const ModelStatus status = ModelOfPath(context, call);
-  // A model that is not loaded yet will be at its first request.
+  // A model that is not loaded yet will be at its first request; one that a client has unloaded is not counted on.
+  if (status.unloaded) throw HttpError(503, "model_error", "it was unloaded; a request for inference loads it again");
   if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
   return {.body = R"({"ready": true})"};
+}
+
+io::Json StatisticsOf(Context& context, const ModelEntry& entry) {
+  return context.statistics().Describe(entry.id, VersionOf(entry));
+}
+
+// The extension "statistics", of one model or of all.
+HttpResponse Statistics(Context& context, const Call& call) {
+  io::Json list = io::Json::array();
+  if (call.parameters.contains("model")) {
+    list.push_back(StatisticsOf(context, ModelOfPath(context, call).entry));
+  } else {
+    for (const ModelStatus& status : context.models().List()) list.push_back(StatisticsOf(context, status.entry));
+  }
+  return {.body = app::JsonLine({{"model_stats", list}})};
 }
 
 // The extension "repository": what there is, whether it is in memory or not.
@@ -122,6 +138,7 @@ void AddModel(Router& router, Context& context, const std::string& model) {
   router.Add({"GET", model + "/config", [&context](Call& call) { return Configuration(context, call); }});
   router.Add({"GET", model + "/ready", [&context](Call& call) { return Ready(context, call); },
               /*open=*/false, /*runs_inline=*/true});
+  router.Add({"GET", model + "/stats", [&context](Call& call) { return Statistics(context, call); }});
   router.Add({"POST", model + "/infer", [&context](Call& call) { return InferOnce(context, call); }});
 }
 
@@ -136,13 +153,18 @@ void AddInferenceRoutes(Router& router, Context& context) {
         .body = app::JsonLine(
             {{"name", "qkv"},
              {"version", QKV_VERSION},
-             {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository"}}})};
+             {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"}}})};
   });
   light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });
-  light("GET", "/v2/health/ready", true, [&context](Call&) {
-    if (!context.models().IsReady()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
-    return HttpResponse{.body = R"({"ready": true})"};
-  });
+  for (const char* path : {"/v2/health/ready", "/readyz"}) {
+    light("GET", path, true, [&context](Call&) {
+      if (context.ending) throw HttpError(503, "server_error", "the server ends");
+      if (!context.models().IsReady()) throw HttpError(503, "model_error", "models of the start are not loaded yet");
+      return HttpResponse{.body = R"({"ready": true})"};
+    });
+  }
+  // Before the model of this name.
+  router.Add({"GET", "/v2/models/stats", [&context](Call& call) { return Statistics(context, call); }});
   AddModel(router, context, "/v2/models/{model}");
   AddModel(router, context, "/v2/models/{model}/versions/{version}");
   light("POST", "/v2/repository/index", false, [&context](Call& call) { return Index(context, call); });

@@ -7,19 +7,22 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/beast/core/string.hpp>
-#include <cctype>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <mutex>
 #include <new>
 #include <thread>
 
+#include "qkv/core/file_error.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
+#include "qkv/server/api_keys.h"
 #include "qkv/server/context.h"
+#include "qkv/server/encoding.h"
+#include "qkv/server/host.h"
 #include "qkv/server/http_server.h"
 #include "qkv/server/log_writer.h"
 #include "qkv/server/routes.h"
@@ -68,21 +71,14 @@ void ReturnFreedMemory() {
 #endif
 }
 
-// In a time that does not depend on where they differ.
-bool SameKey(std::string_view given, std::string_view expected) {
-  unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    difference |= static_cast<unsigned char>(expected[i]) ^
-                  static_cast<unsigned char>(given.empty() ? 0 : given[i % given.size()]);
-  }
-  return difference == 0;
+constexpr size_t kMaxAgent = 200;  // bytes of a User-Agent in the log
+
+std::string_view LevelOf(const Outcome& outcome) {
+  if (outcome.client_left) return "info";
+  return outcome.status >= 500 ? "error" : outcome.status >= 400 ? "warning" : "info";
 }
 
-// "name" of "name:80", "::1" of "[::1]:80".
-std::string_view HostName(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
-}
+double Milliseconds(double seconds) { return std::round(1e6 * seconds) / 1e3; }
 
 bool Contains(const std::vector<std::string>& list, std::string_view word) {
   return std::find(list.begin(), list.end(), word) != list.end() ||
@@ -97,14 +93,21 @@ struct Server::State {
         reload(std::move(given_reload)),
         context(std::move(config),
                 [this](const std::string& id, std::string_view event, const std::string& detail) {
-                  Write(event == "failed" ? "error" : "info", "model",
+                  Write(event == "failed" ? "error" : event == "unfit" ? "warning" : "info", "model",
                         {{"model", id}, {"what", event}, {"detail", detail}});
                 }),
+        keys(this->config().api_keys),
+        proxies(this->config().trusted_proxies),
         http(this->config().address, this->config().port, WithinDescriptors(this->config().limits),
              {.admit = [this](const HttpRequest& request) { return Admit(request); },
+              .client =
+                  [this](const HttpRequest& request) {
+                    return proxies.ClientOf(request.peer, request.Header("x-forwarded-for"));
+                  },
               .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
               .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
               .headers = [this](const HttpRequest& request) { return Cors(request); },
+              .ends = [this] { context.ending = true; },
               .give_up =
                   [this] {
                     if (give_up) give_up();
@@ -131,11 +134,8 @@ struct Server::State {
   // A foreign page whose name leads to this machine (DNS rebinding) calls by that name; it cannot know a key, and an
   // address is no name.
   bool IsOwnHost(const HttpRequest& request) const {
-    std::string name(HostName(request.Header("host")));
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    boost::system::error_code error;
-    boost::asio::ip::make_address(name, error);
-    return name.empty() || !error || name == "localhost" || !config().api_key.empty() || Contains(config().hosts, name);
+    const std::string& name = request.host;
+    return name.empty() || IsAddress(name) || name == "localhost" || keys.Asked() || Contains(config().hosts, name);
   }
 
   std::optional<HttpResponse> Admit(const HttpRequest& request) {
@@ -144,7 +144,7 @@ struct Server::State {
       return ErrorResponse(403, "permission_error",
                            FormatShown("this server is not called {0}; its owner can add {0} to hosts in the file of "
                                        "--config (docs/server.md)",
-                                       HostName(request.Header("host"))),
+                                       request.host),
                            request.path);
     }
     const bool foreign = !IsOwnOrigin(request);
@@ -164,7 +164,7 @@ struct Server::State {
       if (error.status() == 405) response.headers.emplace_back("Allow", router.Methods(request));
       return response;
     }
-    if (!match.route->open && !HasKey(request)) {
+    if (!match.route->open && !keys.Accept(request.Header("authorization"))) {
       HttpResponse response = ErrorResponse(401, "authentication_error",
                                             request.Header("authorization").empty()
                                                 ? "expected the header Authorization: Bearer KEY"
@@ -182,13 +182,6 @@ struct Server::State {
         ErrorResponse(429, "rate_limit_error", "the server works on as many requests as it takes", request.path);
     response.headers = {{"Retry-After", std::to_string(context.RetryAfter())}};
     return response;
-  }
-
-  bool HasKey(const HttpRequest& request) const {
-    if (config().api_key.empty()) return true;
-    std::string_view given = request.Header("authorization");
-    if (boost::beast::iequals(given.substr(0, 7), "bearer ")) given.remove_prefix(7);
-    return SameKey(given, config().api_key);
   }
 
   static HttpResponse Preflight() {
@@ -211,7 +204,8 @@ struct Server::State {
 
   void Handle(std::shared_ptr<Exchange> exchange) {
     const Match match = router.Find(exchange->request());
-    if (match.route->runs_inline) return Send(*exchange, Answer(exchange, match));
+    const bool packed = !exchange->request().Header("content-encoding").empty();  // unpacking takes time
+    if (match.route->runs_inline && !packed) return Send(*exchange, Answer(exchange, match));
     if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
     ++context.active;
     boost::asio::post(workers, [this, exchange = std::move(exchange), match] {
@@ -233,20 +227,27 @@ struct Server::State {
     call.cancelled = [exchange, begin, limit] { return exchange->cancelled() || Clock::now() > begin->load() + limit; };
     call.renew = [begin] { *begin = Clock::now(); };
     call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
-    return Respond(call, *match.route);
+    std::optional<HttpResponse> response = Respond(call, *match.route);
+    if (!response) return response;
+    CompressAnswer(call.request(), &*response);
+    exchange->Note(call.note());
+    return response;
   }
 
   std::optional<HttpResponse> Respond(Call& call, const Route& route) {
     const HttpRequest& request = call.request();
     try {
+      const CancelScope scope(call.cancelled);
+      call.exchange->UnpackBody();
       return route.handler(call);
     } catch (const Error& error) {
       const HttpError failure = AsHttpError(error);
-      if (failure.status() == 500) {
-        Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", failure.what()}});
+      if (failure.status() == 500 || dynamic_cast<const FileError*>(&error) != nullptr) {
+        Write("error", "fault", {{"id", request.id}, {"path", request.path}, {"detail", error.what()}});
       }
       return ErrorResponse(failure.status(), failure.type(), failure.what(), request.path);
     } catch (const Cancelled&) {
+      if (call.exchange->cancelled()) return HttpResponse{.status = 499};
       return ErrorResponse(503, "timeout_error", "the request was given up before it was computed", request.path);
     } catch (const std::bad_alloc&) {
       Write("error", "memory", {{"id", request.id}, {"path", request.path}});
@@ -260,29 +261,43 @@ struct Server::State {
 
   void Ended(const HttpRequest& request, const Outcome& outcome) {
     if (outcome.admitted) --context.admitted;
-    std::string_view pattern;
+    std::string_view series;
     try {
-      pattern = router.Find(request).route->pattern;
+      const Route& route = *router.Find(request).route;
+      series = Contains(route.counted_paths, request.path) ? std::string_view(request.path) : route.pattern;
     } catch (const HttpError&) {
     }
-    context.metrics().CountRequest(pattern, request, outcome);
+    context.metrics().CountRequest(series, request, outcome);
+    context.statistics().CountRequest(outcome.work.model, outcome.status < 400, outcome.seconds);
     if (!config().log) return;
-    Write(outcome.status >= 500 ? "error" : "info", "request",
-          {{"id", request.id},
-           {"peer", request.peer},
-           {"method", request.method},
-           {"path", request.path},
-           {"status", outcome.status},
-           {"bytes", outcome.sent},
-           {"ms", std::round(1e6 * outcome.seconds) / 1e3},
-           {"client_left", outcome.client_left}});
+    io::Json line = {{"id", request.id},
+                     {"peer", request.peer},
+                     {"method", request.method},
+                     {"path", request.path},
+                     {"status", outcome.status},
+                     {"bytes", outcome.sent},
+                     {"bytes_in", outcome.received},
+                     {"ms", Milliseconds(outcome.seconds)},
+                     {"queue_ms", Milliseconds(outcome.work.queued)},
+                     {"compute_ms", Milliseconds(outcome.work.computed)},
+                     {"client_left", outcome.client_left}};
+    if (!request.proxy.empty()) line["proxy"] = request.proxy;
+    if (!outcome.work.model.empty()) line["model"] = outcome.work.model;
+    const std::string_view agent = request.Header("user-agent");
+    if (!agent.empty()) line["user_agent"] = agent.substr(0, kMaxAgent);
+    Write(LevelOf(outcome), "request", std::move(line));
   }
 
+  // All or nothing: a file that is broken leaves the models and the keys as they are.
   void Reload() {
     const std::lock_guard lock(reloading);
     try {
-      context.models().Replace(reload().models);
-      Write("info", "reload", {{"detail", "the list of models was read again"}});
+      ServerConfig next = reload();
+      Require(!keys.Asked() || !next.api_keys.empty(),
+              "api_key_file: the server asks for keys until it ends, and there is none any more");
+      context.models().Replace(std::move(next.models));
+      keys.Replace(std::move(next.api_keys));
+      Write("info", "reload", {{"detail", "the list of models and the keys were read again"}});
     } catch (const std::exception& error) {
       Write("error", "reload", {{"detail", error.what()}});
     }
@@ -294,6 +309,8 @@ struct Server::State {
   std::mutex reloading;
   Context context;
   Router router;
+  ApiKeys keys;
+  const TrustedProxies proxies;
   HttpServer http;
   boost::asio::thread_pool workers;
 };
@@ -316,7 +333,7 @@ uint16_t Server::port() const { return state_->http.port(); }
 
 void Server::Run(std::function<void()> give_up) {
   state_->give_up = std::move(give_up);
-  if (!state_->http.loopback() && state_->config().api_key.empty()) {
+  if (!state_->http.loopback() && !state_->keys.Asked()) {
     state_->Write("warning", "open", {{"detail", "other machines reach this server, and no key is asked for"}});
   }
   state_->Write("info", "start", {{"url", Url()}, {"models", state_->config().models.size()}});
@@ -330,8 +347,9 @@ void Server::Run(std::function<void()> give_up) {
       state_->http.Stop();
     }
     loaded = true;
+    if (!failure) state_->context.models().FindUnfit();
   });
-  state_->http.Run(state_->config().drain_seconds);
+  state_->http.Run(state_->config().drain_seconds, state_->config().notice_seconds);
   if (!loaded && state_->give_up) state_->give_up();
   loading.join();
   // What is late has lost its client, and sees that soon.

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/server/encoding.h"
+
 namespace qkv::server {
 namespace {
 
@@ -20,6 +22,18 @@ constexpr int64_t kSmall = int64_t{64} << 10;          // bytes of an answer tha
 constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
 constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
 constexpr double kLingerSeconds = 2;
+constexpr std::string_view kNoRoom = "the server holds as many requests as its memory allows";
+constexpr size_t kMaxNamed = 1000;  // bytes of a target in the log, if its header is too long
+
+// The category of the parser's errors.
+const boost::system::error_category& HttpErrors() { return make_error_code(http::error::bad_method).category(); }
+
+// Fields whose values are lists, which may come in several of one name (RFC 9110, 5.3), among those that are looked at.
+bool IsList(std::string_view name) {
+  static constexpr std::array<std::string_view, 4> kLists = {"accept-encoding", "content-encoding", "if-none-match",
+                                                             "x-forwarded-for"};
+  return std::find(kLists.begin(), kLists.end(), name) != kLists.end();
+}
 
 // A client's own id, if it is fit for logs, else a new one.
 std::string RequestId(std::string_view given) {
@@ -47,7 +61,7 @@ std::pair<int, std::string> StatusOf(const ErrorCode& error, const Limits& limit
   if (error == http::error::header_limit) return {431, "the request's header is larger than this server takes"};
   if (error == beast::error::timeout) return {408, "the request did not arrive in time"};
   if (error == http::error::end_of_stream || error == http::error::partial_message) return {0, ""};
-  if (error.category() == make_error_code(http::error::bad_method).category()) {
+  if (error.category() == HttpErrors()) {
     return {400, "the request is not well-formed HTTP"};
   }
   return {0, ""};
@@ -66,9 +80,22 @@ class Reply final : public Exchange {
     } else if (streaming_) {
       EndStream();
     }
+    session_->state()->bodies -= unpacked_;
   }
 
   bool cancelled() const override { return *cancelled_; }
+
+  void UnpackBody() override {
+    if (request_.body.empty() || !IsGzip(request_.Header("content-encoding"))) return;
+    HttpServer::State& state = *session_->state();
+    request_.body = Gunzip(request_.body, state.limits.body, [&](int64_t bytes) {
+      if (!state.Reserve(bytes)) throw HttpError(429, "rate_limit_error", std::string(kNoRoom));
+      unpacked_ += bytes;
+    });
+  }
+  void Note(WorkNote note) override {
+    session_->Post([session = session_, note = std::move(note)]() mutable { session->Note(std::move(note)); });
+  }
 
   void Respond(HttpResponse response) override {
     answered_ = true;
@@ -96,10 +123,16 @@ class Reply final : public Exchange {
   std::shared_ptr<Session> session_;
   std::shared_ptr<std::atomic<bool>> cancelled_;
   std::shared_ptr<std::atomic<int64_t>> unsent_;
+  int64_t unpacked_ = 0;  // bytes that are reserved for the unpacked body
   bool answered_ = false, streaming_ = false;
 };
 
 }  // namespace
+
+std::string AddressText(const net::ip::address& address) {
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address.to_string();
+  return net::ip::make_address_v4(net::ip::v4_mapped, address.to_v6()).to_string();
+}
 
 // Cancels what is read now unless it is done in time.
 void Session::LimitReading(double seconds) {
@@ -119,60 +152,55 @@ void Session::EndLimit() {
 
 void Session::ReadHeader(double seconds) {
   phase_ = Phase::kIdle;
-  parser_.emplace();
-  parser_->header_limit(kMaxHeader);
-  parser_->body_limit(static_cast<uint64_t>(state_->limits.body));
+  skipped_line_ = false;
   stream_.expires_never();
   began_ = Clock::now();
   LimitReading(seconds);
+  ParseHeader();
+}
+
+void Session::ParseHeader() {
+  parser_.emplace();
+  parser_->header_limit(kMaxHeader);
+  parser_->body_limit(static_cast<uint64_t>(state_->limits.body));
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnHeader(error); });
 }
 
+// One before a request, which old clients send after a body (RFC 9112, 2.2). The parser does not know it.
+bool Session::SkipEmptyLine() {
+  const auto bytes = buffer_.data();
+  const std::string_view begin(static_cast<const char*>(bytes.data()), bytes.size());
+  const size_t length = begin.starts_with("\r\n") ? 2 : begin.starts_with('\n') ? 1 : 0;
+  if (skipped_line_ || length == 0) return false;
+  skipped_line_ = true;
+  buffer_.consume(length);
+  return true;
+}
+
 void Session::OnHeader(const ErrorCode& error) {
   if (left_) return;
+  if (error && SkipEmptyLine() && !late_ && error.category() == HttpErrors()) return ParseHeader();
   EndLimit();
-  ++turn_;
-  request_ = {};
-  request_.peer = peer_;
-  outcome_ = {};
-  if (!late_) began_ = Clock::now();
-  cancelled_ = std::make_shared<std::atomic<bool>>(false);
-  unsent_ = std::make_shared<std::atomic<int64_t>>(0);
+  BeginRequest();
   if (error && late_ && buffer_.size() == 0) return Close();  // no request had begun
   phase_ = Phase::kReading;
-  const auto& message = parser_->get();
-  version_ = message.version();
-  keep_alive_ = message.keep_alive();
-  request_.method = message.method_string();
-  head_only_ = message.method() == http::verb::head;
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    request_.headers.emplace(std::move(name), field.value());
+  TakeFields();
+  if (error) {
+    NameTarget();
+    return FailToRead(error);
   }
-  request_.id = RequestId(request_.Header("x-request-id"));
-  if (error) return FailToRead(error);
-  std::optional<HttpResponse> refusal;
-  try {
-    const size_t hosts = message.count(http::field::host);
-    if (hosts > 1 || (version_ >= 11 && hosts == 0)) BadRequest("Host: expected one");
-    ParseTarget({message.target().data(), message.target().size()}, &request_);
-    outcome_.admitted = true;
-    refusal = state_->hooks.admit(request_);
-  } catch (const HttpError& wrong) {
-    refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what(), request_.path);
-  }
-  const bool chunked = message.chunked();
+  std::optional<HttpResponse> refusal = Refusal();
+  const bool chunked = parser_->chunked();
   const int64_t length = static_cast<int64_t>(parser_->content_length().value_or(0));
   const int64_t first = chunked ? std::min(kStep, state_->limits.body) : length;
-  if (!refusal && !HasRoom(first)) refusal = Full();
+  if (!refusal && !state_->Reserve(first)) refusal = Full();
   if (refusal) {
-    const bool body_follows = chunked || length > 0;
+    const bool body_follows = length > 0 || parser_->get().count(http::field::transfer_encoding) > 0;
     return Write(std::move(*refusal), body_follows);
   }
-  Hold(first);
-  if (beast::iequals(message[http::field::expect], "100-continue")) {
+  reserved_ += first;
+  if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](const ErrorCode& failed, size_t) {
       if (failed) return self->Close();
@@ -183,8 +211,89 @@ void Session::OnHeader(const ErrorCode& error) {
   ReadBody();
 }
 
-// Of what bodies and answers may have together.
-bool Session::HasRoom(int64_t bytes) const { return bytes <= state_->limits.bodies - state_->bodies; }
+void Session::BeginRequest() {
+  ++turn_;
+  request_ = {};
+  request_.peer = peer_;
+  outcome_ = {};
+  client_gone_ = false;
+  if (!late_) began_ = Clock::now();
+  cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  unsent_ = std::make_shared<std::atomic<int64_t>>(0);
+}
+
+void Session::TakeFields() {
+  const auto& message = parser_->get();
+  version_ = message.version();
+  keep_alive_ = message.keep_alive();
+  request_.method = message.method_string();
+  head_only_ = message.method() == http::verb::head;
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto [known, is_new] = request_.headers.emplace(std::move(name), field.value());
+    if (!is_new && IsList(known->first)) known->second.append(", ").append(field.value());
+  }
+  request_.id = RequestId(request_.Header("x-request-id"));
+  if (!state_->hooks.client) return;
+  const std::string client = state_->hooks.client(request_);
+  if (client.empty() || client == peer_) return;
+  request_.proxy = peer_;
+  request_.peer = client;
+}
+
+// The path of a request whose header cannot be read, for the log.
+void Session::NameTarget() {
+  const auto target = parser_->get().target();
+  std::string_view path(target.data(), target.size());
+  if (path.empty()) {  // the header is too long, and was not parsed
+    std::string_view line(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+    line = line.substr(0, line.find('\n'));
+    path = line.substr(std::min(line.find(' ') + 1, line.size()));
+    path = path.substr(0, path.find(' '));
+    if (!path.starts_with('/')) return;
+  }
+  HttpRequest named;
+  try {
+    ParseTarget(path.substr(0, kMaxNamed), &named);
+  } catch (const HttpError&) {
+    return;
+  }
+  request_.path = named.path;
+}
+
+// Why a request is not read further.
+std::optional<HttpResponse> Session::Refusal() {
+  const auto& message = parser_->get();
+  try {
+    const size_t hosts = message.count(http::field::host);
+    if (hosts > 1 || (version_ >= 11 && hosts == 0)) BadRequest("Host: expected one");
+    ParseTarget({message.target().data(), message.target().size()}, &request_);
+    RequireFraming();
+    outcome_.admitted = true;
+    if (std::optional<HttpResponse> refusal = state_->hooks.admit(request_)) return refusal;
+    IsGzip(request_.Header("content-encoding"));
+    return std::nullopt;
+  } catch (const HttpError& wrong) {
+    HttpResponse refusal = ErrorResponse(wrong.status(), wrong.type(), wrong.what(), request_.path);
+    if (wrong.status() == 415) refusal.headers.emplace_back("Accept-Encoding", "gzip");
+    return refusal;
+  }
+}
+
+// Where a body ends must be beyond doubt, or its bytes could be taken for a request by one side alone (RFC 9112, 6).
+void Session::RequireFraming() const {
+  const auto& message = parser_->get();
+  const size_t count = message.count(http::field::transfer_encoding);
+  if (count == 0) return;
+  const bool known = parser_->chunked() && version_ >= 11;
+  if (known && count == 1 && beast::iequals(message[http::field::transfer_encoding], "chunked") &&
+      message.count(http::field::content_length) == 0) {
+    return;
+  }
+  throw HttpError(known ? 501 : 400, "invalid_request_error",
+                  "Transfer-Encoding: expected chunked alone, in HTTP/1.1 and without Content-Length");
+}
 
 void Session::Hold(int64_t bytes) {
   reserved_ += bytes;
@@ -192,8 +301,7 @@ void Session::Hold(int64_t bytes) {
 }
 
 HttpResponse Session::Full() const {
-  return ErrorResponse(429, "rate_limit_error", "the server holds as many requests as its memory allows",
-                       request_.path);
+  return ErrorResponse(429, "rate_limit_error", kNoRoom, request_.path);
 }
 
 void Session::ReadBody() {
@@ -208,11 +316,11 @@ void Session::ReadChunks() {
   http::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
     if (error || self->left_ || self->parser_->is_done()) return self->OnBody(error);
     if (std::ssize(self->parser_->get().body()) + kStep / 2 > self->reserved_) {
-      if (!self->HasRoom(kStep)) {
+      if (!self->state_->Reserve(kStep)) {
         self->EndLimit();
         return self->Write(self->Full(), true);
       }
-      self->Hold(kStep);
+      self->reserved_ += kStep;
     }
     self->ReadChunks();
   });
@@ -221,6 +329,7 @@ void Session::ReadChunks() {
 void Session::OnBody(const ErrorCode& error) {
   if (left_) return;
   EndLimit();
+  outcome_.received = std::ssize(parser_->get().body());
   if (error) return FailToRead(error);
   phase_ = Phase::kWorking;
   HttpRequest whole = request_;  // logs need the rest of it afterwards
@@ -249,7 +358,7 @@ void Session::Watch() {
         const size_t got = self->stream_.socket().receive(net::buffer(&next, 1), tcp::socket::message_peek, state);
         if (state == net::error::would_block || state == net::error::try_again) return self->Watch();
         if (state || got == 0) {
-          *self->cancelled_ = true;
+          *self->cancelled_ = self->client_gone_ = true;
           if (self->phase_ == Phase::kWorking) self->keep_alive_ = false;
         }
         // Else the next request is there already; whether its sender goes shows when it is written to.
@@ -265,7 +374,10 @@ http::response<http::string_body> Session::Message(HttpResponse& response, bool 
   message.set("X-Content-Type-Options", "nosniff");
   for (const auto& [name, value] : response.headers) message.set(name, value);
   if (state_->hooks.headers) {
-    for (const auto& [name, value] : state_->hooks.headers(request_)) message.set(name, value);
+    for (const auto& [name, value] : state_->hooks.headers(request_)) {
+      // Vary is a list: an answer may differ by encodings and by origins.
+      name == "Vary" ? message.insert(name, value) : message.set(name, value);
+    }
   }
   message.keep_alive(keep_alive_ && !close_after && !state_->stopping);
   return message;
@@ -273,19 +385,22 @@ http::response<http::string_body> Session::Message(HttpResponse& response, bool 
 
 void Session::Write(HttpResponse response, bool close_after) {
   if (left_) return;
+  if (response.status == 499) return Close();
   phase_ = Phase::kWriting;
   // The request's body is gone; the answer is held until its client has taken it.
   Release();
   const int64_t size = std::ssize(response.body);
-  if (size > kSmall && state_->bodies > 0 && !HasRoom(size)) {
-    response = Full();
-  } else {
+  if (size <= kSmall || state_->bodies == 0) {
     Hold(size);
+  } else if (state_->Reserve(size)) {
+    reserved_ += size;
+  } else {
+    response = Full();
   }
   outcome_.status = response.status;
-  outcome_.sent = std::ssize(response.body);
+  outcome_.sent = head_only_ ? 0 : std::ssize(response.body);
   response_ = Message(response, close_after);
-  if (response.status != 204) response_->content_length(response.body.size());
+  if (response.status != 204 && response.status != 304) response_->content_length(response.body.size());
   if (!head_only_) response_->body() = std::move(response.body);
   ErrorCode ignored;
   stream_.socket().cancel(ignored);  // Watch
@@ -301,7 +416,7 @@ void Session::OnWritten(const ErrorCode& error, size_t, bool close_after) {
   response_.reset();
   if (error) return Leave(), stream_.close();
   const bool bad_reading = close_after;
-  Ended(false);
+  Ended(client_gone_);
   Release();
   if (bad_reading) return Linger(kMaxLingering, Clock::now() + Seconds(kLingerSeconds));
   if (!keep_alive_ || state_->stopping) return Close();
@@ -378,7 +493,10 @@ void Session::WriteQueue() {
                      self->reserved_ -= counted;
                      self->state_->bodies -= counted;
                      self->pieces_.pop_front();
-                     if (error) return self->Abort();
+                     if (error) {
+                       *self->cancelled_ = true;
+                       return self->Close();
+                     }
                      self->WriteQueue();
                    });
 }
@@ -386,7 +504,8 @@ void Session::WriteQueue() {
 void Session::Ended(bool client_left) {
   outcome_.client_left = client_left;
   outcome_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-  if (client_left && outcome_.status == 0) outcome_.status = 499;
+  if (client_left) outcome_.status = 499;
+  if (gave_up_) outcome_.status = 503;
   phase_ = Phase::kIdle;
   if (state_->hooks.ended) state_->hooks.ended(request_, outcome_);
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "qkv/server/http_server.h"
@@ -34,7 +35,7 @@ using ErrorCode = boost::system::error_code;
 
 inline Clock::duration Seconds(double seconds) { return std::chrono::milliseconds(std::llround(1000 * seconds)); }
 
-/// What the connections share. All of it belongs to the thread of HttpServer::Run, but for `stopping`.
+/// What the connections share. All of it belongs to the thread of HttpServer::Run, but for `stopping` and `bodies`.
 struct HttpServer::State : std::enable_shared_from_this<State> {
   State(Limits limits_given, Hooks hooks_given) : limits(limits_given), hooks(std::move(hooks_given)) {}
 
@@ -45,21 +46,32 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   void Abort();  // what is not answered yet
   void EndIfDone();
   void AwaitSignals();
+  void OnSignal(int number);
+  // Of what bodies and answers may have together. False: there is no room.
+  bool Reserve(int64_t bytes) {
+    if ((bodies += bytes) <= limits.bodies) return true;
+    bodies -= bytes;
+    return false;
+  }
 
   net::io_context context{1};
   net::executor_work_guard<net::io_context::executor_type> work = net::make_work_guard(context);
   tcp::acceptor acceptor{context};
   net::signal_set signals{context};
-  net::steady_timer deadline{context}, grace{context}, pause{context};
+  net::steady_timer notice{context}, deadline{context}, grace{context}, pause{context};
   const Limits limits;
   const Hooks hooks;
   std::string address;
-  double drain_seconds = 0;
+  double drain_seconds = 0, notice_seconds = 0;
+  bool ending = false;  // a signal has come
   std::atomic<bool> stopping{false};
   std::set<Session*> sessions;  // that are open
   bool full = false;            // nothing is accepted until one has left
-  int64_t bodies = 0;           // bytes reserved for bodies and answers
+  std::atomic<int64_t> bodies{0};  // bytes reserved for bodies and answers
 };
+
+/// An IPv4 address as such, also where sockets of IPv6 take it.
+std::string AddressText(const net::ip::address& address);
 
 inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
 
@@ -75,7 +87,7 @@ class Session : public std::enable_shared_from_this<Session> {
     ErrorCode ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
-    if (!ignored) peer_ = peer.address().to_string();
+    if (!ignored) peer_ = AddressText(peer.address());
   }
 
   void Begin() { ReadHeader(state_->limits.header_seconds); }
@@ -85,8 +97,9 @@ class Session : public std::enable_shared_from_this<Session> {
     net::post(state_->context, std::forward<F>(f));
   }
 
-  // Gives everything up.
+  // Gives everything up at the server's end.
   void Abort() {
+    gave_up_ = true;
     *cancelled_ = true;
     Close();
   }
@@ -100,6 +113,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void Write(HttpResponse response, bool close_after);
   void BeginStream(HttpResponse head);
   void Queue(std::string piece, bool last);
+  void Note(WorkNote note) { outcome_.work = std::move(note); }
+  const std::shared_ptr<HttpServer::State>& state() const { return state_; }
   std::shared_ptr<std::atomic<int64_t>> unsent() const { return unsent_; }
 
  private:
@@ -114,8 +129,14 @@ class Session : public std::enable_shared_from_this<Session> {
   void LimitReading(double seconds);
   void EndLimit();
   void ReadHeader(double seconds);
+  void ParseHeader();
+  bool SkipEmptyLine();
   void OnHeader(const ErrorCode& error);
-  bool HasRoom(int64_t bytes) const;
+  void BeginRequest();
+  void TakeFields();
+  void NameTarget();
+  std::optional<HttpResponse> Refusal();
+  void RequireFraming() const;
   void Hold(int64_t bytes);
   HttpResponse Full() const;
   void ReadBody();
@@ -132,7 +153,7 @@ class Session : public std::enable_shared_from_this<Session> {
     left_ = true;
     EndLimit();
     const bool counted = phase_ == Phase::kReading && outcome_.admitted;
-    if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(true);
+    if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(!gave_up_);
     Release();
     state_->Remove(this);
   }
@@ -148,6 +169,7 @@ class Session : public std::enable_shared_from_this<Session> {
   net::steady_timer reading_;
   uint64_t limit_ = 0;  // counts its uses
   bool late_ = false;   // the request did not arrive in time
+  bool skipped_line_ = false;  // an empty one before the request
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::string peer_;
@@ -160,6 +182,8 @@ class Session : public std::enable_shared_from_this<Session> {
   int64_t reserved_ = 0;
   unsigned version_ = 11;
   bool keep_alive_ = false, head_only_ = false;
+  bool client_gone_ = false;  // it closed its side before the answer was sent
+  bool gave_up_ = false;      // the server, at its end
   std::optional<http::response<http::string_body>> response_;
   std::deque<Piece> pieces_;
   bool chunked_ = false, last_queued_ = false, sending_ = false;

@@ -22,7 +22,7 @@ class ServerConfigFile : public testing::Test {
 };
 
 TEST_F(ServerConfigFile, HasEveryKey) {
-  WriteFile(folder_ / "key", "secret\nmore");
+  WriteFile(folder_ / "key", "# of the search\r\n secret \r\n\nmore\t");
   WriteFile(folder_ / "names.txt", "one\ntwo\n");
   std::filesystem::create_directories(folder_ / "somewhere/model");
   const ServerConfig c = Read(R"(
@@ -31,6 +31,7 @@ port: 9000
 api_key_file: key
 origins: [https://a.example, https://b.example]
 hosts: qkv.example
+trusted_proxies: [10.0.0.0/8, "::1"]
 explorer: false
 log: false
 memory: 8GB
@@ -44,6 +45,7 @@ limits:
   batch: 16
   delay_ms: 1.5
   request_seconds: 5
+  notice_seconds: 4
   drain_seconds: 6
   header_seconds: 7
   idle_seconds: 8
@@ -61,9 +63,11 @@ models:
   - path: )" + (SourceFolder() / "models/english-italian").string());
   EXPECT_EQ(c.address, "0.0.0.0");
   EXPECT_EQ(c.port, 9000);
-  EXPECT_EQ(c.api_key, "secret");
+  EXPECT_EQ(c.api_keys, (std::vector<std::string>{"secret", "more"}));
   EXPECT_EQ(c.origins.size(), 2u);
   EXPECT_EQ(c.hosts, std::vector<std::string>{"qkv.example"});
+  EXPECT_EQ(c.trusted_proxies, (std::vector<std::string>{"10.0.0.0/8", "::1"}));
+  EXPECT_EQ(c.notice_seconds, 4);
   EXPECT_FALSE(c.explorer);
   EXPECT_FALSE(c.log);
   EXPECT_EQ(c.memory, 8'000'000'000);
@@ -142,6 +146,11 @@ TEST_F(ServerConfigFile, ErrorsNameTheLineAndTheKey) {
   says("models: [{id: a, size: big}]", "size");
   says("port: [", "line 1");
   says("api_key_file: missing", "missing");
+  WriteFile(folder_ / "none", "\n # nothing\n");
+  says("api_key_file: none", "expected a key in a line");
+  WriteFile(folder_ / "two", "one\ntwo words\n");
+  says("api_key_file: two", "line 2: expected a key of printable ASCII");
+  says("port: 1\ntrusted_proxies: [10.0.0.0/33]", "line 2: trusted_proxies: expected an address or a network");
   says("- a", "expected keys with values");
   says("? [a]\n: b", "no such key");
   EXPECT_NE(ErrorMessage([] { ReadServerConfig("/no/such/file.yaml"); }), "");

@@ -13,75 +13,12 @@
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/report/base64.h"
-#include "tests/server/client.h"
+#include "tests/server/running_server.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 
 namespace qkv::server {
 namespace {
-
-class RunningServer {
- public:
-  explicit RunningServer(ServerConfig config = {})
-      : server_(
-            [&] {
-              config.port = 0;
-              if (config.models.empty()) config.models = {{.id = "digits"}};
-              return config;
-            }(),
-            [this](const io::Json& line) { log_.push_back(line); }),
-        thread_([this] { failure_ = ErrorMessage([this] { server_.Run(); }); }) {}
-  ~RunningServer() { End(); }
-
-  void End() {
-    if (!thread_.joinable()) return;
-    server_.Stop();
-    thread_.join();
-  }
-  Server& server() { return server_; }
-  /// Waits until it has ended by itself; why, or an empty text.
-  std::string Failure() {
-    thread_.join();
-    return failure_;
-  }
-  uint16_t port() const { return server_.port(); }
-  /// Of a server that has ended.
-  const std::vector<io::Json>& log() const { return log_; }
-
-  Answer Call(const std::string& request) const {
-    Client client(port());
-    client.Send(request);
-    return client.Read();
-  }
-
- private:
-  std::vector<io::Json> log_;  // written by one thread at a time
-  std::string failure_;
-  Server server_;
-  std::thread thread_;
-};
-
-std::string Get(std::string_view path, std::string_view more = "") {
-  return fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n", path, more);
-}
-std::string PostJson(std::string_view path, const io::Json& json) {
-  const std::string body = json.dump();
-  return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", path,
-      body.size(), body);
-}
-std::string Classify(int images = 1) {
-  const std::string image = ReadFile(SourceFolder() / "examples/digits/7-black.png");
-  std::string body;
-  for (int i = 0; i < images; ++i) {
-    body += "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"7.png\"\r\n\r\n" + image + "\r\n";
-  }
-  body += "--b--\r\n";
-  return fmt::format(
-      "POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\n"
-      "Content-Length: {}\r\n\r\n{}",
-      body.size(), body);
-}
 
 TEST(Server, AnswersAndLogs) {
   RunningServer running;
@@ -103,7 +40,7 @@ TEST(Server, AnswersAndLogs) {
 
 TEST(Server, WantsItsKey) {
   ServerConfig config;
-  config.api_key = "secret";
+  config.api_keys = {"secret"};
   RunningServer running(config);
   const Answer without = running.Call(Get("/v1/models"));
   EXPECT_EQ(without.status, 401);
@@ -365,7 +302,7 @@ TEST(Server, ListsWhatModelsCanDoWithoutLoadingThem) {
   is(3, "towers", {"/v1/classify", "/v1/embeddings", "/v1/attention"});
   is(4, "image", {"/v1/embeddings", "/v1/detect", "/v1/attention"});
   EXPECT_FALSE(data[5].contains("kind"));
-  EXPECT_NE(data[5].value("error", "").find("nothing"), std::string::npos) << data[5];
+  EXPECT_NE(data[5].value("error", "").find("log says why"), std::string::npos) << data[5];
   EXPECT_EQ(io::Json::parse(running.Call(Get("/v1/models/clip")).body)["kind"], "towers");
 }
 

@@ -1,0 +1,39 @@
+// The host of a request: who it is addressed to, and who sent it through proxies.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qkv::server {
+
+/// The name of "name:80" in small letters, or the address of "127.0.0.1" or "[::1]:80" without brackets. Nothing unless
+/// it is RFC 3986's host with an optional port of up to 65535: no user, no empty name, no zone of an address.
+std::optional<std::string> ParseHost(std::string_view host);
+
+/// True of an IPv4 or IPv6 address, as ParseHost gives it.
+bool IsAddress(const std::string& host);
+
+/// Proxies whose X-Forwarded-For is believed.
+class TrustedProxies {
+ public:
+  /// Addresses ("10.0.0.1", "::1") and networks ("10.0.0.0/8"). Throws Error for anything else.
+  explicit TrustedProxies(const std::vector<std::string>& networks);
+
+  /// The client's address: `peer`, or if that is a trusted proxy, the last address of the list `forwarded`
+  /// (X-Forwarded-For) that is none; what stands before it may be made up.
+  std::string ClientOf(const std::string& peer, std::string_view forwarded) const;
+
+ private:
+  struct Network {
+    std::vector<unsigned char> bytes;  // 4 or 16
+    int bits = 0;
+  };
+
+  bool Trusts(const std::string& address) const;
+
+  std::vector<Network> networks_;
+};
+
+}  // namespace qkv::server
