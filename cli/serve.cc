@@ -87,14 +87,16 @@ void RegisterServe(Command app, int* exit_code) {
   command.AddOption("--threads", &options->threads, "Threads of the engine (default: all cores)")
       .Range(1, 1024)
       .TypeName("N");
-  command.AddOption("--api-key-file", &options->key_file, "Ask for the key in this file: Authorization: Bearer KEY")
+  command
+      .AddOption("--api-key-file", &options->key_file,
+                 "Ask for one of the keys in this file, one a line: Authorization: Bearer KEY")
       .TypeName("FILE");
   command.AddFlag("-q,--quiet", &options->quiet, "No log line for each request");
   AddMaxMemory(command);
   command.Footer(
       "The first line on stdout is the address; logs are JSON lines on stderr. SIGTERM answers what has begun and "
       "ends,\n"
-      "SIGHUP reads the list of models in --config again.\n\n"
+      "SIGHUP reads the list of models in --config and the keys again.\n\n"
       "Examples:\n"
       "  qkv serve                                            digits, translation and summaries, at 127.0.0.1:8080\n"
       "  qkv serve -m clip=openai/clip-vit-base-patch32 --dtype int8\n"

@@ -1,6 +1,6 @@
 // Any bytes as each part of a request to the server: its target, its host, a compressed body, a form, JSON with images,
-// the tensors of the Open Inference Protocol, immich's entries. Read, or refused with an Error; what is read lies within
-// the bytes.
+// the tensors of the Open Inference Protocol, immich's entries. Read, or refused with an Error; what is read lies
+// within the bytes.
 #include <cmath>
 #include <cstdlib>
 #include <string>

@@ -135,8 +135,7 @@ class Reader {
                 std::chrono::microseconds(static_cast<int64_t>(1000 * ParseNumber<double>(Word(n), 0, 1000)));
           }},
          {"request_seconds", seconds(c.request_seconds)},
-         {"notice_seconds",
-          [&](const YAML::Node& n) { c.notice_seconds = ParseNumber<double>(Word(n), 0, 3600); }},
+         {"notice_seconds", [&](const YAML::Node& n) { c.notice_seconds = ParseNumber<double>(Word(n), 0, 3600); }},
          {"drain_seconds", seconds(c.drain_seconds)},
          {"header_seconds", seconds(c.limits.header_seconds)},
          {"idle_seconds", seconds(c.limits.idle_seconds)},

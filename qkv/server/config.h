@@ -17,22 +17,22 @@ using app::ModelEntry;
 
 struct ServerConfig {
   std::string address = "127.0.0.1";
-  uint16_t port = 8080;                 // 0: a free one
-  std::vector<ModelEntry> models;       // a request that names none goes to the first that can answer
-  std::vector<std::string> api_keys;    // one of them is asked for; empty: none
-  std::vector<std::string> origins;     // pages of others that may call this server (CORS)
-  std::vector<std::string> hosts;       // names by which it is called, beside its address and localhost; "*": any
+  uint16_t port = 8080;                      // 0: a free one
+  std::vector<ModelEntry> models;            // a request that names none goes to the first that can answer
+  std::vector<std::string> api_keys;         // one of them is asked for; empty: none
+  std::vector<std::string> origins;          // pages of others that may call this server (CORS)
+  std::vector<std::string> hosts;            // names by which it is called, beside its address and localhost; "*": any
   std::vector<std::string> trusted_proxies;  // addresses and networks whose X-Forwarded-For is believed
-  bool explorer = true;                 // serve the page
-  bool log = true;                      // a line for each request
-  int64_t memory = 0;                   // bytes of all loaded models; 0: half of the machine's
-  int64_t most_pixels = 50'000'000;     // of one image
-  int64_t image_bytes = 1'000'000'000;  // of all images that are worked on, decoded and as models' inputs
-  int most_active = 128;                // requests that are worked on or wait
-  double request_seconds = 60;          // until a request is given up
-  double notice_seconds = 0;            // after SIGTERM, in which it goes on and says that it is not ready
-  double drain_seconds = 30;            // then, for what has begun
-  int threads = 0;                      // of the engine; 0: all cores
+  bool explorer = true;                      // serve the page
+  bool log = true;                           // a line for each request
+  int64_t memory = 0;                        // bytes of all loaded models; 0: half of the machine's
+  int64_t most_pixels = 50'000'000;          // of one image
+  int64_t image_bytes = 1'000'000'000;       // of all images that are worked on, decoded and as models' inputs
+  int most_active = 128;                     // requests that are worked on or wait
+  double request_seconds = 60;               // until a request is given up
+  double notice_seconds = 0;                 // after SIGTERM, in which it goes on and says that it is not ready
+  double drain_seconds = 30;                 // then, for what has begun
+  int threads = 0;                           // of the engine; 0: all cores
   EngineOptions batching;
   Limits limits;
 };

@@ -16,9 +16,9 @@
 namespace qkv::server {
 namespace {
 
-constexpr int kGzipWindow = 15 + 16;  // zlib's greatest window, behind a header of gzip
-constexpr int64_t kFirstRoom = int64_t{64} << 10;  // bytes that an unpacked body has room for at first
-constexpr size_t kLeastToPack = 1000;  // bytes: below, the packet is as large
+constexpr int kGzipWindow = 15 + 16;                  // zlib's greatest window, behind a header of gzip
+constexpr int64_t kFirstRoom = int64_t{64} << 10;     // bytes that an unpacked body has room for at first
+constexpr size_t kLeastToPack = 1000;                 // bytes: below, the packet is as large
 constexpr int64_t kInflateStep = int64_t{256} << 10;  // bytes that are unpacked at a time
 
 // The part before a separator, which is taken off.
@@ -42,8 +42,8 @@ double WeightOf(std::string_view parameters) {
     const std::string_view one = NextItem(parameters, ';');
     if (!one.starts_with("q=") && !one.starts_with("Q=")) continue;
     const std::string_view value = one.substr(2);
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), weight,
-                                              std::chars_format::fixed);
+    const auto [end, error] =
+        std::from_chars(value.data(), value.data() + value.size(), weight, std::chars_format::fixed);
     if (error != std::errc() || end != value.data() + value.size() || !(weight >= 0 && weight <= 1)) return 0;
   }
   return weight;
@@ -63,7 +63,8 @@ struct Inflater {
 struct Deflater {
   explicit Deflater(int level) {
     constexpr int kMemory = 8;  // zlib's usual
-    if (deflateInit2(&stream, level, Z_DEFLATED, kGzipWindow, kMemory, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+    if (deflateInit2(&stream, level, Z_DEFLATED, kGzipWindow, kMemory, Z_DEFAULT_STRATEGY) != Z_OK)
+      throw std::bad_alloc();
   }
   ~Deflater() { deflateEnd(&stream); }
   Deflater(const Deflater&) = delete;
@@ -108,7 +109,8 @@ std::string Gunzip(std::string_view packed, int64_t most, const std::function<vo
   int64_t room = 0, size = 0;
   for (bool ended = false; !ended;) {
     if (size == room) {
-      const int64_t more = std::min(std::max(room, kFirstRoom), most + 1 - size);  // one more shows that it is too large
+      const int64_t more =
+          std::min(std::max(room, kFirstRoom), most + 1 - size);  // one more shows that it is too large
       reserve(more);
       content.resize(static_cast<size_t>(room += more));
     }
@@ -139,8 +141,8 @@ std::string Gunzip(std::string_view packed, int64_t most, const std::function<vo
 
 void CompressAnswer(const HttpRequest& request, HttpResponse* response) {
   const std::string_view type = response->type;
-  const bool texts = type.starts_with("application/json") || type.starts_with("text/html") ||
-                     type.starts_with("text/plain");
+  const bool texts =
+      type.starts_with("application/json") || type.starts_with("text/html") || type.starts_with("text/plain");
   const bool encoded = std::any_of(response->headers.begin(), response->headers.end(),
                                    [](const auto& header) { return header.first == "Content-Encoding"; });
   if (!texts || encoded || response->body.size() < kLeastToPack) return;

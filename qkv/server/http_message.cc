@@ -109,7 +109,8 @@ HttpError AsHttpError(const Error& error) {
   if (dynamic_cast<const model::AnswerError*>(&error) != nullptr) return {500, "model_error", error.what()};
   if (dynamic_cast<const explore::OutdatedError*>(&error) != nullptr) return {503, "model_error", error.what()};
   if (dynamic_cast<const FileError*>(&error) != nullptr) {
-    return {503, "model_error", "a file of the model cannot be read; the server's log says more under this request's id"};
+    return {503, "model_error",
+            "a file of the model cannot be read; the server's log says more under this request's id"};
   }
   return {400, "invalid_request_error", InFields(error.what())};
 }

@@ -52,8 +52,8 @@ class HttpServer {
   const std::string& address() const;
   uint16_t port() const;
 
-  /// Serves until Stop, SIGTERM or SIGINT. After a signal goes on for notice_seconds, in which balancers may notice that
-  /// it ends. Then takes no new connection, answers what has begun, for drain_seconds at most, and returns.
+  /// Serves until Stop, SIGTERM or SIGINT. After a signal goes on for notice_seconds, in which balancers may notice
+  /// that it ends. Then takes no new connection, answers what has begun, for drain_seconds at most, and returns.
   void Run(double drain_seconds, double notice_seconds = 0);
   /// Without notice. From any thread or a signal's.
   void Stop();

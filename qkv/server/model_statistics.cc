@@ -35,10 +35,8 @@ io::Json ModelStatistics::Describe(const std::string& model, const std::string& 
   const io::Json none = ToJson({});
   io::Json batches = io::Json::array();
   for (const auto& [size, duration] : record.by_batch_size) {
-    batches.push_back({{"batch_size", size},
-                       {"compute_input", none},
-                       {"compute_infer", ToJson(duration)},
-                       {"compute_output", none}});
+    batches.push_back(
+        {{"batch_size", size}, {"compute_input", none}, {"compute_infer", ToJson(duration)}, {"compute_output", none}});
   }
   return {{"name", model},
           {"version", version},

@@ -208,8 +208,9 @@ std::shared_ptr<const LoadedModel> Models::LoadWithin(const std::shared_ptr<Slot
 // the slot's own old model. Waits for other loads and for models that are unloaded but in use. The caller holds the
 // lock.
 void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
-  RequireRoom(bytes <= options_.memory, "it takes {}, and the models' memory is {}: give the server more (memory), or int8",
-          InWords(bytes), InWords(options_.memory));
+  RequireRoom(bytes <= options_.memory,
+              "it takes {}, and the models' memory is {}: give the server more (memory), or int8", InWords(bytes),
+              InWords(options_.memory));
   const Clock::time_point until = Clock::now() + kWaitForRoom;
   slot.reserved = 0;
   while (BytesBeside(slot) + bytes > options_.memory) {
@@ -225,9 +226,9 @@ void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
     });
     RequireRoom(!departed_.empty() || others_load,
                 "it takes {} beside the models that stay loaded, and the models' memory is {}", InWords(bytes),
-            InWords(options_.memory));
+                InWords(options_.memory));
     RequireRoom(!stopped_ && Clock::now() < until, "it takes {}, and models that are in use take the memory of {}",
-            InWords(bytes), InWords(options_.memory));
+                InWords(bytes), InWords(options_.memory));
     changed_.wait_for(lock, kLookAtWaiting);
   }
   slot.reserved = bytes;
@@ -313,9 +314,10 @@ void Models::FindUnfit() {
     try {
       const int64_t bytes = Describe(status.entry.id)->expected_bytes;
       if (bytes <= options_.memory - kept) continue;
-      events.push_back({status.entry.id, "unfit",
-                        fmt::format("it takes {}, and beside those of the start {} of the models' memory of {} are left",
-                                    InWords(bytes), InWords(options_.memory - kept), InWords(options_.memory))});
+      events.push_back(
+          {status.entry.id, "unfit",
+           fmt::format("it takes {}, and beside those of the start {} of the models' memory of {} are left",
+                       InWords(bytes), InWords(options_.memory - kept), InWords(options_.memory))});
     } catch (const Error&) {  // told by Describe
     }
   }

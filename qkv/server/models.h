@@ -25,7 +25,7 @@ using app::LoadedModel, app::ModelFacts;
 struct ModelStatus {
   ModelEntry entry;
   bool loaded = false;
-  int64_t bytes = 0;                         // of its weights, if loaded, and of what the explorer derived of them
+  int64_t bytes = 0;  // of its weights, if loaded, and of what the explorer derived of them
   // Why the last attempt failed, if it is not loaded, and why its changed files could not be loaded, in which case the
   // old ones serve: for clients, without paths, which the log has.
   std::string error, reload_error;
@@ -33,8 +33,8 @@ struct ModelStatus {
   std::shared_ptr<const LoadedModel> model;  // if loaded
 };
 
-/// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", "unfit", with a word more. It may name
-/// paths, as errors of Models never do.
+/// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", "unfit", with a word more. It may
+/// name paths, as errors of Models never do.
 using ModelEvent = std::function<void(const std::string& id, std::string_view event, const std::string& detail)>;
 
 struct ModelsOptions {
@@ -108,9 +108,9 @@ class Models final : public explore::ModelSource {
     std::shared_ptr<const ModelFacts> facts;  // if they were asked for while it was not loaded
     app::FileStamps facts_stamps;
     bool was_loaded = false;
-    bool unloaded = false;             // by Unload
-    std::string error, reload_error;   // for clients
-    std::string detail;                // of the last failure, for the owner
+    bool unloaded = false;                   // by Unload
+    std::string error, reload_error;         // for clients
+    std::string detail;                      // of the last failure, for the owner
     Clock::time_point failed, used, looked;  // last failure, use, look at its files
   };
   struct Loader {

@@ -61,15 +61,15 @@ std::vector<prometheus::MetricFamily> ProcessFamilies() {
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK)), page = static_cast<double>(::sysconf(_SC_PAGESIZE));
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
-  return {Family("process_cpu_seconds_total", "Time of the processor, user and system.",
-                 (fields[kUserTime] + fields[kSystemTime]) / ticks, /*counter=*/true),
-          Family("process_resident_memory_bytes", "Memory that is resident.", fields[kResident] * page),
-          Family("process_virtual_memory_bytes", "Memory that is mapped.", fields[kVirtual]),
-          Family("process_open_fds", "Open file descriptors.", CountFiles()),
-          Family("process_max_fds", "Most file descriptors that may be open.", static_cast<double>(files.rlim_cur)),
-          Family("process_start_time_seconds", "Start of the process, since 1970.",
-                 BootSeconds() + fields[kStart] / ticks),
-          Family("process_threads", "Threads of the process.", fields[kThreads])};
+  return {
+      Family("process_cpu_seconds_total", "Time of the processor, user and system.",
+             (fields[kUserTime] + fields[kSystemTime]) / ticks, /*counter=*/true),
+      Family("process_resident_memory_bytes", "Memory that is resident.", fields[kResident] * page),
+      Family("process_virtual_memory_bytes", "Memory that is mapped.", fields[kVirtual]),
+      Family("process_open_fds", "Open file descriptors.", CountFiles()),
+      Family("process_max_fds", "Most file descriptors that may be open.", static_cast<double>(files.rlim_cur)),
+      Family("process_start_time_seconds", "Start of the process, since 1970.", BootSeconds() + fields[kStart] / ticks),
+      Family("process_threads", "Threads of the process.", fields[kThreads])};
 }
 
 }  // namespace qkv::server

@@ -6,7 +6,8 @@
 namespace qkv::server {
 
 void AddDescriptionRoutes(Router& router, Context&) {
-  router.Add({"GET", "/openapi.json", [](Call& call) {
+  router.Add({"GET", "/openapi.json",
+              [](Call& call) {
                 static const StaticAnswer answer(OpenApiJson(), "application/json");
                 return answer.For(call.request());
               },

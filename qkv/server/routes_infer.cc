@@ -149,11 +149,11 @@ void AddInferenceRoutes(Router& router, Context& context) {
     router.Add({method, path, handler, open, /*runs_inline=*/true});
   };
   light("GET", "/v2", true, [](Call&) {
-    return HttpResponse{
-        .body = app::JsonLine(
-            {{"name", "qkv"},
-             {"version", QKV_VERSION},
-             {"extensions", {"binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"}}})};
+    return HttpResponse{.body = app::JsonLine({{"name", "qkv"},
+                                               {"version", QKV_VERSION},
+                                               {"extensions",
+                                                {"binary_tensor_data", "classification", "model_configuration",
+                                                 "model_repository", "statistics"}}})};
   });
   light("GET", "/v2/health/live", true, [](Call&) { return HttpResponse{.body = R"({"live": true})"}; });
   for (const char* path : {"/v2/health/ready", "/readyz"}) {

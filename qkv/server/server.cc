@@ -93,8 +93,10 @@ struct Server::State {
         reload(std::move(given_reload)),
         context(std::move(config),
                 [this](const std::string& id, std::string_view event, const std::string& detail) {
-                  Write(event == "failed" ? "error" : event == "unfit" ? "warning" : "info", "model",
-                        {{"model", id}, {"what", event}, {"detail", detail}});
+                  Write(event == "failed"  ? "error"
+                        : event == "unfit" ? "warning"
+                                           : "info",
+                        "model", {{"model", id}, {"what", event}, {"detail", detail}});
                 }),
         keys(this->config().api_keys),
         proxies(this->config().trusted_proxies),

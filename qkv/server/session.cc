@@ -286,13 +286,11 @@ void Session::RequireFraming() const {
   const auto& message = parser_->get();
   const size_t count = message.count(http::field::transfer_encoding);
   if (count == 0) return;
-  const bool known = parser_->chunked() && version_ >= 11;
-  if (known && count == 1 && beast::iequals(message[http::field::transfer_encoding], "chunked") &&
-      message.count(http::field::content_length) == 0) {
+  if (count == 1 && beast::iequals(message[http::field::transfer_encoding], "chunked") && parser_->chunked() &&
+      version_ >= 11 && message.count(http::field::content_length) == 0) {
     return;
   }
-  throw HttpError(known ? 501 : 400, "invalid_request_error",
-                  "Transfer-Encoding: expected chunked alone, in HTTP/1.1 and without Content-Length");
+  BadRequest("Transfer-Encoding", "chunked alone, in HTTP/1.1 and without Content-Length");
 }
 
 void Session::Hold(int64_t bytes) {
@@ -300,9 +298,7 @@ void Session::Hold(int64_t bytes) {
   state_->bodies += bytes;
 }
 
-HttpResponse Session::Full() const {
-  return ErrorResponse(429, "rate_limit_error", kNoRoom, request_.path);
-}
+HttpResponse Session::Full() const { return ErrorResponse(429, "rate_limit_error", kNoRoom, request_.path); }
 
 void Session::ReadBody() {
   LimitReading(state_->limits.transfer_seconds);

@@ -65,8 +65,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   double drain_seconds = 0, notice_seconds = 0;
   bool ending = false;  // a signal has come
   std::atomic<bool> stopping{false};
-  std::set<Session*> sessions;  // that are open
-  bool full = false;            // nothing is accepted until one has left
+  std::set<Session*> sessions;     // that are open
+  bool full = false;               // nothing is accepted until one has left
   std::atomic<int64_t> bodies{0};  // bytes reserved for bodies and answers
 };
 
@@ -167,8 +167,8 @@ class Session : public std::enable_shared_from_this<Session> {
   beast::tcp_stream stream_;
   // tcp_stream's own timer closes the socket, and then there is no answering.
   net::steady_timer reading_;
-  uint64_t limit_ = 0;  // counts its uses
-  bool late_ = false;   // the request did not arrive in time
+  uint64_t limit_ = 0;         // counts its uses
+  bool late_ = false;          // the request did not arrive in time
   bool skipped_line_ = false;  // an empty one before the request
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;

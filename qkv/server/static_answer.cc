@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kSmallest = 9;  // zlib's level: it is done once
 
-// RFC 9110, 13.1.2: any of the tags, compared weakly, or "*". Tags hold no comma here, so others need not be told apart.
+// RFC 9110, 13.1.2: any of the tags, compared weakly, or "*". Tags hold no comma here, so others need not be told
+// apart.
 bool IsAmong(std::string_view tags, std::string_view tag) {
   while (!tags.empty()) {
     const size_t comma = std::min(tags.find(','), tags.size());

@@ -29,8 +29,8 @@ TEST(Encoding, NamesOfBodies) {
 }
 
 TEST(Encoding, PreferenceOfClients) {
-  for (const char* yes : {"gzip", "deflate, gzip", "GZIP;q=0.5", "*", "gzip;q=1.0, identity;q=0.5", "br;q=1.0, gzip;q=0.001",
-                          "identity;q=0, gzip", "x-gzip", "gzip ; q=0.3", "*;q=0, gzip"}) {
+  for (const char* yes : {"gzip", "deflate, gzip", "GZIP;q=0.5", "*", "gzip;q=1.0, identity;q=0.5",
+                          "br;q=1.0, gzip;q=0.001", "identity;q=0, gzip", "x-gzip", "gzip ; q=0.3", "*;q=0, gzip"}) {
     EXPECT_TRUE(AcceptsGzip(yes)) << yes;
   }
   for (const char* no : {"", "identity", "deflate", "gzip;q=0", "gzip;q=0.000", "*;q=0", "gzip;q=0, *", "gzip;q=x",

@@ -8,19 +8,59 @@ namespace qkv::server {
 namespace {
 
 TEST(ParseHost, TakesNamesAndAddressesWithPorts) {
-  const std::pair<const char*, const char*> kGood[] = {
-      {"localhost", "localhost"},  {"LocalHost:8080", "localhost"}, {"127.0.0.1:80", "127.0.0.1"}, {"[::1]", "::1"},
-      {"[2001:DB8::1]:65535", "2001:db8::1"}, {"a-b.example.", "a-b.example."}, {"a%20b", "a%20b"}, {"host:", "host"},
-      {"[::ffff:1.2.3.4]:1", "::ffff:1.2.3.4"}};
+  const std::pair<const char*, const char*> kGood[] = {{"localhost", "localhost"},
+                                                       {"LocalHost:8080", "localhost"},
+                                                       {"127.0.0.1:80", "127.0.0.1"},
+                                                       {"[::1]", "::1"},
+                                                       {"[2001:DB8::1]:65535", "2001:db8::1"},
+                                                       {"a-b.example.", "a-b.example."},
+                                                       {"a%20b", "a%20b"},
+                                                       {"host:", "host"},
+                                                       {"[::ffff:1.2.3.4]:1", "::ffff:1.2.3.4"}};
   for (const auto& [given, name] : kGood) EXPECT_EQ(ParseHost(given), name) << given;
 }
 
 TEST(ParseHost, RefusesAllElse) {
-  for (const char* wrong :
-       {"", "[", "]", "[]", "[]:80", "[::1", "::1", "[::1]x", "[::1].evil.example", "[::1]evil:80", "[::1]:80:80",
-        "[127.0.0.1]", "[localhost]", "[fe80::1%lo]", "[v1.x]", ":80", "a:80:80", "a:x", "a:-1", "a:+1", "a:65536",
-        "a:999999999999", "a: 80", "a b", " a", "a ", "user@a", "user:word@a:80", "a/b", "a?b", "a#b", "a\\b", "a%2",
-        "a%zz", "a\"", "a<b>", "a,b@c", "\x01", "caf\xc3\xa9", "[::1]:x"}) {
+  for (const char* wrong : {"",
+                            "[",
+                            "]",
+                            "[]",
+                            "[]:80",
+                            "[::1",
+                            "::1",
+                            "[::1]x",
+                            "[::1].evil.example",
+                            "[::1]evil:80",
+                            "[::1]:80:80",
+                            "[127.0.0.1]",
+                            "[localhost]",
+                            "[fe80::1%lo]",
+                            "[v1.x]",
+                            ":80",
+                            "a:80:80",
+                            "a:x",
+                            "a:-1",
+                            "a:+1",
+                            "a:65536",
+                            "a:999999999999",
+                            "a: 80",
+                            "a b",
+                            " a",
+                            "a ",
+                            "user@a",
+                            "user:word@a:80",
+                            "a/b",
+                            "a?b",
+                            "a#b",
+                            "a\\b",
+                            "a%2",
+                            "a%zz",
+                            "a\"",
+                            "a<b>",
+                            "a,b@c",
+                            "\x01",
+                            "caf\xc3\xa9",
+                            "[::1]:x"}) {
     EXPECT_EQ(ParseHost(wrong), std::nullopt) << wrong;
   }
 }
@@ -43,7 +83,8 @@ TEST(TrustedProxies, NameTheLastClientThatIsNoProxy) {
   EXPECT_EQ(client("::ffff:10.1.2.3", "203.0.113.7"), "203.0.113.7") << "IPv4 within IPv6";
   EXPECT_EQ(TrustedProxies({}).ClientOf("10.1.2.3", "203.0.113.7"), "10.1.2.3");
   EXPECT_EQ(TrustedProxies({"0.0.0.0/0"}).ClientOf("8.8.8.8", "203.0.113.7"), "203.0.113.7");
-  for (const char* wrong : {"", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "proxy.example", "/8", "1.2.3.4/x"}) {
+  for (const char* wrong :
+       {"", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "proxy.example", "/8", "1.2.3.4/x"}) {
     EXPECT_NE(ErrorMessage([&] { TrustedProxies({wrong}); }), "") << wrong;
   }
 }

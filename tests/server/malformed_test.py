@@ -45,6 +45,16 @@ def broken_http():
     yield b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
     yield b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n"
     yield b"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    for coding in ("xchunked", "identity", "gzip", '"chunked"', "chunked, identity", "gzip, chunked", "chunked, chunked", "",
+                   "chunked\r\nTransfer-Encoding: chunked"):  # fmt: skip
+        yield f"POST /v1/classify HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: {coding}\r\n\r\n0\r\n\r\n".encode()
+    yield b"POST /v1/classify HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield b"\r\n\r\nGET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    for host in ("", "[", "[]", "[::1].evil.example", "user@127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "a b", "::1"):
+        yield f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    for coding in ("br", "deflate", "zstd", "gzip, gzip", "gzip"):  # the body is not compressed
+        yield http("POST", "/v1/embeddings", b'{"model": "bert", "input": "a"}',
+                   [("Content-Type", "application/json"), ("Content-Encoding", coding)])  # fmt: skip
     yield b"GET /health HTTP/1.1\r\n" + b"A: " + b"x" * 70000 + b"\r\n\r\n"
     yield b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n"
     for path in ("//", "/%zz", "/%", "/a b", "/v1/models/%00", "/../etc/passwd", "/v1/models/" + "x" * 5000, "health",

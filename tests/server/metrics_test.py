@@ -42,6 +42,9 @@ class Metrics(served.Served):
         self.assertGreater(self.value(families, "qkv_tokens", "qkv_tokens_total", model="english-italian"), 0)
         self.assertEqual(self.value(families, "qkv_models_loaded", "qkv_models_loaded"), 2)
         self.assertGreater(self.value(families, "qkv_model_bytes", "qkv_model_bytes"), 0)
+        self.assertGreater(self.value(families, "process_cpu_seconds", "process_cpu_seconds_total"), 0)
+        self.assertGreater(self.value(families, "process_resident_memory_bytes", "process_resident_memory_bytes"), 1e6)
+        self.assertEqual(self.value(families, "qkv_build_info", "qkv_build_info"), 1)
         for family in families.values():
             self.assertTrue(family.documentation, family.name)
 

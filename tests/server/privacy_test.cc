@@ -42,9 +42,10 @@ class Privacy : public testing::Test {
             continue;
           }
           for (const std::string& body : Bodies(model.id)) {
-            requests.push_back(fmt::format("POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                                           "Content-Length: {}\r\n\r\n{}",
-                                           path, body.size(), body));
+            requests.push_back(
+                fmt::format("POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                            "Content-Length: {}\r\n\r\n{}",
+                            path, body.size(), body));
           }
         }
         requests.push_back(Form(route.pattern, model.id));
@@ -109,9 +110,12 @@ TEST_F(Privacy, NoAnswerNamesFoldersOrFiles) {
   fs::remove_all(folder_ / "vanished");
   Damage("tokenizer/tokenizer.json", "{}");
   RunningServer running(config);
-  const std::vector<std::string> secrets = {folder_.path().string(), folder_.path().filename().string(),
-                                            fs::temp_directory_path().string() + "/", SourceFolder().string(),
-                                            ".safetensors", "config.json"};
+  const std::vector<std::string> secrets = {folder_.path().string(),
+                                            folder_.path().filename().string(),
+                                            fs::temp_directory_path().string() + "/",
+                                            SourceFolder().string(),
+                                            ".safetensors",
+                                            "config.json"};
   int failures = 0;
   const auto ask = [&](const std::string& request) {
     const Answer answer = running.Call(request);

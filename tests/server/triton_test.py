@@ -115,6 +115,38 @@ class Triton(served.Served):
         for request in requests:
             self.assertEqual(request.get_result().as_numpy("logits").argmax(), 7)
 
+    def test_gzip_both_ways(self):
+        pixels = np.random.default_rng(1).standard_normal((2, 1, 28, 28)).astype(np.float32)
+        answers = []
+        for request in (None, "gzip"):
+            for response in (None, "gzip"):
+                for binary in (True, False):
+                    result = self.client.infer("digits", [self.input("pixels", pixels, "FP32", binary)],
+                                               outputs=[triton.InferRequestedOutput("logits", binary)],
+                                               request_compression_algorithm=request,
+                                               response_compression_algorithm=response)  # fmt: skip
+                    answers.append(result.as_numpy("logits"))
+        for answer in answers[1:]:
+            np.testing.assert_array_equal(answer, answers[0])
+        with self.assertRaises(InferenceServerException) as caught:
+            self.client.infer("digits", [self.input("pixels", pixels, "FP32")], request_compression_algorithm="deflate")
+        self.assertIn("Content-Encoding: expected gzip", caught.exception.message())
+
+    def test_statistics(self):
+        def of_vit():
+            return self.client.get_inference_statistics("vit")["model_stats"][0]
+
+        before = of_vit()
+        pixels = np.zeros((2, 3, 24, 24), np.float32)
+        self.client.infer("vit", [self.input("pixels", pixels, "FP32")])
+        after = of_vit()
+        self.assertEqual(after["inference_count"] - before["inference_count"], 2)
+        self.assertEqual(after["inference_stats"]["success"]["count"] - before["inference_stats"]["success"]["count"], 1)
+        self.assertGreater(after["inference_stats"]["compute_infer"]["ns"], before["inference_stats"]["compute_infer"]["ns"])
+        self.assertGreater(after["last_inference"], before["last_inference"])
+        every = self.client.get_inference_statistics()["model_stats"]
+        self.assertIn("digits", [model["name"] for model in every])
+
     def test_errors_are_its_own(self):
         cases = [
             ("digits", self.input("image", np.array([b"no image"], dtype=np.object_), "BYTES"), "image"),
