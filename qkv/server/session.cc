@@ -290,7 +290,7 @@ void Session::RequireFraming() const {
       version_ >= 11 && message.count(http::field::content_length) == 0) {
     return;
   }
-  BadRequest("Transfer-Encoding", "chunked alone, in HTTP/1.1 and without Content-Length");
+  BadRequest("Transfer-Encoding", "chunked alone, without Content-Length, and not of version 1.0");
 }
 
 void Session::Hold(int64_t bytes) {
