@@ -1,4 +1,6 @@
 // qkv tokenize: the ids of texts, by the tokenizer of a model's folder.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 
@@ -6,14 +8,16 @@
 #include "cli/output.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::cli {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
-// Texts encoded before their ids are printed.
+// Texts, and about as many tokens, encoded before their ids are printed.
 constexpr size_t kTextsAtATime = 4096;
+constexpr int64_t kTokensAtATime = int64_t{1} << 22;
 
 struct TokenizeOptions {
   std::string model, file;
@@ -40,7 +44,14 @@ std::vector<std::string> Split(std::string_view all, bool null) {
 void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bool json) {
   if (json) {
     io::Json tokens = io::Json::array();
-    for (const int32_t id : ids) tokens.push_back(tokenizer.TokenOf(id).value_or(""));
+    size_t bytes = 0;
+    for (const int32_t id : ids) {
+      std::string token = tokenizer.TokenOf(id).value_or("");
+      bytes += token.size();
+      Require(bytes <= text::MaxTokenBytes(ids.size()), "tokenize: the {} tokens of a text have more than {} bytes",
+              ids.size(), text::MaxTokenBytes(ids.size()));
+      tokens.push_back(std::move(token));
+    }
     PrintJsonLine({{"ids", ids}, {"tokens", std::move(tokens)}});
     return;
   }
@@ -50,6 +61,27 @@ void PrintIds(const text::Tokenizer& tokenizer, std::span<const int32_t> ids, bo
     fmt::format_to(std::back_inserter(line), "{}", id);
   }
   PrintRaw(line + "\n");
+}
+
+// The ids of all texts, or of the first ones, at least one, if all have more than kTokensAtATime.
+std::vector<std::vector<int32_t>> EncodeFirst(const text::Tokenizer& tokenizer, std::span<const std::string> texts,
+                                              const text::EncodeOptions& options) {
+  std::vector<std::vector<int32_t>> ids(texts.size());
+  std::atomic<int64_t> tokens = 0;
+  std::atomic<size_t> end = texts.size();
+  constexpr int64_t kGrain = 16;
+  ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t stop) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(stop); ++i) {
+      if (i > 0 && tokens >= kTokensAtATime) {
+        for (size_t known = end; i < known && !end.compare_exchange_weak(known, i);) continue;
+        return;
+      }
+      ids[i] = tokenizer.Encode(texts[i], options);
+      tokens += std::ssize(ids[i]);
+    }
+  });
+  ids.resize(end);
+  return ids;
 }
 
 int Tokenize(const TokenizeOptions& options) {
@@ -65,17 +97,12 @@ int Tokenize(const TokenizeOptions& options) {
   const std::vector<std::string> texts = Split(all, options.null);
   std::chrono::duration<double> seconds{};
   int64_t count = 0;
-  for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
+  for (size_t first = 0; first < texts.size();) {
     const auto some = std::span(texts).subspan(first, std::min(kTextsAtATime, texts.size() - first));
-    std::vector<std::vector<int32_t>> ids(some.size());
     const auto start = std::chrono::steady_clock::now();
-    constexpr int64_t kGrain = 16;
-    ParallelFor(static_cast<int64_t>(some.size()), kGrain, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        ids[i] = tokenizer.Encode(some[i], encode);
-      }
-    });
+    const std::vector<std::vector<int32_t>> ids = EncodeFirst(tokenizer, some, encode);
     seconds += std::chrono::steady_clock::now() - start;
+    first += ids.size();
     for (const auto& row : ids) {
       count += std::ssize(row);
       if (!options.time) PrintIds(tokenizer, row, options.json);

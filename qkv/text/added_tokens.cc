@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
 namespace {
+
+// Of opening a tokenizer with its 100,000 added tokens at most, besides those for their bytes: a second.
+constexpr int64_t kOpeningSteps = int64_t{1} << 28;
 
 bool WordEndsAt(std::string_view text, size_t at) {
   return at > 0 && IsWord(CharacterAt(text, CharacterBefore(text, at)).code);
@@ -33,6 +37,9 @@ AddedTokens::Set AddedTokens::MakeSet(std::vector<std::pair<std::string, int32_t
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<Normalizer>& normalizers)
     : tokens_(std::move(tokens)) {
   std::vector<std::pair<std::string, int32_t>> raw, normalized;
+  size_t bytes = 0;
+  for (const AddedToken& token : tokens_) bytes += token.content.size();
+  const WorkBudget budget(kOpeningSteps + MaxSteps(bytes), "tokenizer: normalising its added tokens");
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const AddedToken& token = tokens_[i];
@@ -41,8 +48,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<Norma
         raw.emplace_back(token.content, static_cast<int32_t>(i));
         continue;
       }
-      Segment segment{token.content, false};
-      for (const Normalizer& normalizer : normalizers) normalizer(segment);
+      Segment segment{token.content, false, MaxGrown(token.content.size())};
+      RunNormalizers(normalizers, segment);
       normalized.emplace_back(std::move(segment.text), static_cast<int32_t>(i));
     }
   }
@@ -53,12 +60,16 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<Norma
 void AddedTokens::Find(std::string_view text, bool normalized, std::vector<Part>* parts) const {
   const Set& set = normalized ? normalized_ : raw_;
   size_t covered = 0;
+  size_t spaces_begin = 0, spaces_end = 0;  // the last run of white space behind a token
+  StepTally tally;
   for (size_t at = 0; at < text.size() && !set.trie.empty();) {
+    tally.Add(1);
     if (!set.first_bytes[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;
     }
     const Trie::Match match = set.trie.Longest(text.substr(at));
+    tally.Add(4 * match.walked);
     if (match.length == 0) {
       ++at;
       continue;
@@ -69,19 +80,29 @@ void AddedTokens::Find(std::string_view text, bool normalized, std::vector<Part>
     if (token.single_word && (WordEndsAt(text, begin) || WordBeginsAt(text, end))) continue;
     while (token.lstrip && begin > covered) {
       const size_t before = CharacterBefore(text, begin);
+      tally.Add(4);
       if (before < covered || !IsSpace(CharacterAt(text, before).code)) break;
       begin = before;
     }
     begin = std::max(begin, covered);
-    while (token.rstrip && end < text.size()) {
-      const Character character = CharacterAt(text, end);
-      if (!IsSpace(character.code)) break;
-      end = character.end;
+    if (token.rstrip) {
+      // The next token may begin within the run: it ends where that was found to end.
+      if (end < spaces_begin || end > spaces_end) {
+        spaces_begin = spaces_end = end;
+        while (spaces_end < text.size()) {
+          const Character character = CharacterAt(text, spaces_end);
+          tally.Add(4);
+          if (!IsSpace(character.code)) break;
+          spaces_end = character.end;
+        }
+      }
+      end = spaces_end;
     }
     if (begin > covered) parts->push_back({covered, begin, nullptr});
     parts->push_back({begin, std::max(begin, end), &token});
     covered = std::max(covered, end);
   }
+  tally.Done();
   if (covered < text.size()) parts->push_back({covered, text.size(), nullptr});
 }
 

@@ -5,6 +5,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 #include "qkv/text/word_start.h"
 
@@ -14,6 +15,10 @@ namespace {
 // Up to this many symbols, the best of all pairs is searched for at each merge; beyond, a heap is faster.
 constexpr size_t kShortWord = 40;
 constexpr size_t kMaxProbes = 4096;
+// Of a look-up; longer searches, which hostile files cause, are counted too.
+constexpr size_t kLookUpSteps = 16;
+// Of the prefix and the suffix ("##", "</w>"), which look-ups of characters put around each.
+constexpr size_t kMaxAffix = 32;
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -27,6 +32,10 @@ uint64_t HashPair(uint64_t pair) {
 
 BpeModel::BpeModel(Vocabulary vocabulary, BpeConfig config, std::string where)
     : SubwordModel(std::move(vocabulary)), config_(std::move(config)), where_(std::move(where)) {
+  for (const std::string* affix : {&config_.continuing_prefix, &config_.end_suffix}) {
+    Require(affix->size() <= kMaxAffix, "{}: expected a prefix and a suffix of subwords of at most {} bytes, got {}",
+            where_, kMaxAffix, affix->size());
+  }
   if (!config_.unknown.empty()) unknown_ = vocabulary_.Find(config_.unknown).value_or(-1);
   if (config_.byte_fallback) byte_tokens_ = ByteTokens(vocabulary_);
   std::string text;
@@ -76,8 +85,10 @@ void BpeModel::Finish() {
 const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {
   const uint64_t pair = PairKey(left, right);
   const size_t mask = table_.size() - 1;
+  size_t probes = 0;
   for (size_t slot = HashPair(pair) & mask; table_[slot].id >= 0; slot = (slot + 1) & mask) {
     if (table_[slot].pair == pair) return &table_[slot];
+    if (++probes % kLookUpSteps == 0) Spend(kLookUpSteps);
   }
   return nullptr;
 }
@@ -99,11 +110,13 @@ void BpeModel::MakeSymbols(std::string_view word, ModelWorkspace& workspace) con
   symbols.clear();
   const auto add = [&](int32_t id) { symbols.push_back({id, 0, 0, 0, 1, false}); };
   bool unknown = false;  // a token for unknown characters that is not added yet
+  StepTally tally;
   for (size_t at = 0; at < word.size();) {
     const Character character = CharacterAt(word, at);
     const bool first = at == 0, last = character.end == word.size();
     const std::string_view text = word.substr(at, character.end - at);
     at = character.end;
+    tally.Add(4);
     if (const int32_t id = CharacterId(text, character.code, first, last); id >= 0) {
       if (unknown) add(unknown_);
       unknown = false;
@@ -114,6 +127,7 @@ void BpeModel::MakeSymbols(std::string_view word, ModelWorkspace& workspace) con
       std::string bytes;
       if (!first) bytes = config_.continuing_prefix;
       bytes += text;
+      tally.Add(bytes.size());
       if (last) bytes += config_.end_suffix;
       const auto id_of = [&](char byte) { return byte_tokens_[static_cast<unsigned char>(byte)]; };
       if (std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return id_of(byte) >= 0; })) {
@@ -130,6 +144,7 @@ void BpeModel::MakeSymbols(std::string_view word, ModelWorkspace& workspace) con
     unknown = true;
   }
   if (unknown) add(unknown_);
+  tally.Done();
 }
 
 void BpeModel::MergeShort(ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
@@ -166,8 +181,10 @@ void BpeModel::MergeLong(ModelWorkspace& workspace, std::vector<int32_t>* ids) c
   auto& symbols = workspace.symbols;
   auto& heap = workspace.heap;
   heap.clear();
+  StepTally tally;
   const auto later = [](const Pair& a, const Pair& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; };
   const auto pair_at = [&](int32_t left) -> const Merge* {
+    tally.Add(kLookUpSteps);
     if (left < 0 || symbols[left].next < 0) return nullptr;
     return FindMerge(symbols[left].id, symbols[symbols[left].next].id);
   };
@@ -185,6 +202,7 @@ void BpeModel::MergeLong(ModelWorkspace& workspace, std::vector<int32_t>* ids) c
     std::pop_heap(heap.begin(), heap.end(), later);
     const Pair top = heap.back();
     heap.pop_back();
+    tally.Add(kLookUpSteps);
     ModelWorkspace::Symbol& left = symbols[top.left];
     if (left.size == 0 || left.next < 0) continue;
     const Merge* merge = pair_at(top.left);  // another one if a symbol of the pair was merged since
@@ -204,6 +222,7 @@ void BpeModel::MergeLong(ModelWorkspace& workspace, std::vector<int32_t>* ids) c
   for (const auto& symbol : symbols) {
     if (symbol.size > 0) ids->push_back(symbol.id);
   }
+  tally.Done();
 }
 
 void BpeModel::EncodeWord(std::string_view word, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
@@ -217,6 +236,7 @@ void BpeModel::EncodeWord(std::string_view word, ModelWorkspace& workspace, std:
   const size_t before = ids->size();
   MakeSymbols(word, workspace);
   if (workspace.symbols.size() <= kShortWord) {
+    Spend(static_cast<int64_t>(kLookUpSteps * workspace.symbols.size()));
     MergeShort(workspace, ids);
   } else {
     MergeLong(workspace, ids);

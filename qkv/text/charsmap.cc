@@ -43,7 +43,8 @@ Charsmap::Match Charsmap::Find(std::string_view text) const {
   if (units_.empty()) return match;
   uint32_t value = 0;
   size_t node = Offset(units_[0]);
-  for (size_t i = 0; i < text.size(); ++i) {
+  size_t i = 0;
+  for (; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     node ^= byte;
     if (node >= units_.size()) break;
@@ -57,6 +58,7 @@ Charsmap::Match Charsmap::Find(std::string_view text) const {
       if (shortest) break;
     }
   }
+  match.walked = i;
   if (match.length > 0 && value < texts_.size()) {
     match.replacement = std::string_view(texts_.c_str() + value);
   }

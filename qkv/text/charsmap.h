@@ -21,6 +21,7 @@ class Charsmap {
   struct Match {
     size_t length = 0;             // of the key; 0: none
     std::string_view replacement;  // valid as long as this map
+    size_t walked = 0;             // bytes that were looked at
   };
   /// The longest key that `text` begins with.
   Match Longest(std::string_view text) const;

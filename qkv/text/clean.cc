@@ -4,6 +4,7 @@
 
 #include "qkv/core/text.h"
 #include "qkv/text/html.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
@@ -14,11 +15,14 @@ template <typename F>
 std::string MapCharacters(std::string_view text, F&& append) {
   std::string to;
   to.reserve(text.size() + text.size() / 8);
+  StepTally tally;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
+    tally.Add(2);
     append(character.code, text.substr(at, character.end - at), &to);
     at = character.end;
   }
+  tally.Done();
   return to;
 }
 
@@ -115,8 +119,10 @@ std::string FixText(std::string_view text) {
 std::string JoinWords(std::string_view text) {
   std::string to;
   bool space = false;
+  StepTally tally;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
+    tally.Add(1);
     if (IsSpace(character.code)) {
       space = true;
     } else {
@@ -126,6 +132,7 @@ std::string JoinWords(std::string_view text) {
     }
     at = character.end;
   }
+  tally.Done();
   return to;
 }
 

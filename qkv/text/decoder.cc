@@ -9,21 +9,33 @@
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
 #include "qkv/text/byte_level.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
 namespace {
 
-std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view content) {
+std::string ReplaceAll(std::string_view text, std::string_view pattern, std::string_view content,
+                       size_t limit = std::string::npos) {
+  Spend(static_cast<int64_t>(text.size()));
   std::string to;
   size_t copied = 0;
   for (size_t at; !pattern.empty() && (at = text.find(pattern, copied)) != std::string_view::npos;
        copied = at + pattern.size()) {
     to.append(text.substr(copied, at - copied)).append(content);
-    Require(to.size() <= 64 * text.size() + (size_t{1} << 20), "decode: a token of {} bytes becomes longer than {}",
-            text.size(), to.size());
+    RequireGrown(to.size(), limit);
   }
   return to.append(text.substr(copied));
+}
+
+// Replaces in each token; `limit` is that of all together.
+void ReplaceInEach(std::vector<std::string>& tokens, std::string_view pattern, std::string_view content, size_t limit) {
+  size_t bytes = 0;
+  for (std::string& token : tokens) {
+    token = ReplaceAll(token, pattern, content, limit - bytes);
+    bytes += token.size();
+    RequireGrown(bytes, limit);
+  }
 }
 
 struct Replacement {
@@ -69,10 +81,12 @@ std::optional<char> ByteOfToken(std::string_view token) {
 }  // namespace
 
 Decoder DecodeByteLevel() {
-  return [](std::vector<std::string>& tokens) {
+  return [](std::vector<std::string>& tokens, size_t) {
     std::string bytes;
+    StepTally tally;
     for (const std::string& token : tokens) {
       const size_t before = bytes.size();
+      tally.Add(token.size());
       for (size_t at = 0; at < token.size();) {
         const Character character = CharacterAt(token, at);
         const std::optional<char> byte = ByteOfCharacter(character.code);
@@ -85,27 +99,26 @@ Decoder DecodeByteLevel() {
         at = character.end;
       }
     }
+    tally.Done();
     tokens.assign(1, ReplaceInvalidUtf8(bytes));
   };
 }
 
 Decoder DecodeMetaspace(std::string replacement, bool prefixed) {
-  return [replacement = std::move(replacement), prefixed](std::vector<std::string>& tokens) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const bool drop = i == 0 && prefixed && tokens[i].starts_with(replacement);
-      tokens[i] = ReplaceAll(drop ? tokens[i].substr(replacement.size()) : tokens[i], replacement, " ");
-    }
+  return [replacement = std::move(replacement), prefixed](std::vector<std::string>& tokens, size_t limit) {
+    if (prefixed && !tokens.empty() && tokens[0].starts_with(replacement)) tokens[0].erase(0, replacement.size());
+    ReplaceInEach(tokens, replacement, " ", limit);
   };
 }
 
 Decoder DecodeReplace(std::string pattern, std::string content) {
-  return [pattern = std::move(pattern), content = std::move(content)](std::vector<std::string>& tokens) {
-    for (std::string& token : tokens) token = ReplaceAll(token, pattern, content);
+  return [pattern = std::move(pattern), content = std::move(content)](std::vector<std::string>& tokens, size_t limit) {
+    ReplaceInEach(tokens, pattern, content, limit);
   };
 }
 
 Decoder DecodeByteFallback() {
-  return [](std::vector<std::string>& tokens) {
+  return [](std::vector<std::string>& tokens, size_t) {
     std::vector<std::string> to;
     std::string bytes;
     const auto flush = [&] {
@@ -131,11 +144,11 @@ Decoder DecodeByteFallback() {
 }
 
 Decoder DecodeFuse() {
-  return [](std::vector<std::string>& tokens) { tokens.assign(1, JoinTokens(tokens)); };
+  return [](std::vector<std::string>& tokens, size_t) { tokens.assign(1, JoinTokens(tokens)); };
 }
 
 Decoder DecodeStrip(std::string character, int64_t start, int64_t stop) {
-  return [character = std::move(character), start, stop](std::vector<std::string>& tokens) {
+  return [character = std::move(character), start, stop](std::vector<std::string>& tokens, size_t) {
     if (character.empty()) return;
     for (std::string& token : tokens) {
       std::string_view text = token;
@@ -147,7 +160,7 @@ Decoder DecodeStrip(std::string character, int64_t start, int64_t stop) {
 }
 
 Decoder DecodeWordPiece(std::string prefix, bool cleanup) {
-  return [prefix = std::move(prefix), cleanup](std::vector<std::string>& tokens) {
+  return [prefix = std::move(prefix), cleanup](std::vector<std::string>& tokens, size_t) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
       if (i > 0 && token.starts_with(prefix)) {
@@ -163,10 +176,12 @@ Decoder DecodeWordPiece(std::string prefix, bool cleanup) {
 std::string CleanUpSpaces(std::string_view text) { return ReplaceEach(std::string(text), kTextCleanups); }
 
 Decoder DecodeBpeSuffix(std::string suffix) {
-  return [suffix = std::move(suffix)](std::vector<std::string>& tokens) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = ReplaceAll(tokens[i], suffix, i + 1 == tokens.size() ? "" : " ");
-    }
+  return [suffix = std::move(suffix)](std::vector<std::string>& tokens, size_t limit) {
+    if (tokens.empty()) return;
+    std::string last = ReplaceAll(tokens.back(), suffix, "");
+    tokens.pop_back();
+    ReplaceInEach(tokens, suffix, " ", limit);
+    tokens.push_back(std::move(last));
   };
 }
 

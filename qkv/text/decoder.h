@@ -8,8 +8,9 @@
 
 namespace qkv::text {
 
-/// Changes tokens, joins or splits them; in the end they are joined.
-using Decoder = std::function<void(std::vector<std::string>& tokens)>;
+/// Changes tokens, joins or splits them; in the end they are joined. Throws Error before they have much more than
+/// `limit` bytes.
+using Decoder = std::function<void(std::vector<std::string>& tokens, size_t limit)>;
 
 /// Byte-level characters become their bytes; a token with other characters stays. Invalid UTF-8 is replaced.
 Decoder DecodeByteLevel();

@@ -5,10 +5,14 @@
 #include <optional>
 
 #include "qkv/core/text.h"
+#include "qkv/core/work.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
 namespace {
+
+// Of an "&": names are looked up in a sorted list, longer ones first.
+constexpr int64_t kReferenceSteps = 64;
 
 enum EntityKind { kHtml, kBare, kUpper };
 
@@ -106,6 +110,7 @@ std::string ReplaceReferences(std::string_view text, F&& append) {
     if (text.empty()) break;
     text.remove_prefix(1);
     const size_t taken = append(text, &to);
+    Spend(kReferenceSteps + static_cast<int64_t>(at + taken));
     if (taken == 0) to.push_back('&');
     text.remove_prefix(taken);
   }

@@ -6,6 +6,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
 #include "qkv/text/byte_level.h"
+#include "qkv/text/steps.h"
 
 namespace qkv::text {
 namespace {
@@ -15,12 +16,15 @@ template <typename F>
 void Rewrite(Segment& segment, F&& append) {
   std::string to;
   to.reserve(segment.text.size() + segment.text.size() / 8);
+  StepTally tally;
   for (size_t at = 0; at < segment.text.size();) {
     const Character character = CharacterAt(segment.text, at);
+    tally.Add(1);
     append(character.code, &to);
     if (at == 0 && to.empty()) segment.at_start = false;
     at = character.end;
   }
+  tally.Done();
   segment.text = std::move(to);
 }
 
@@ -42,11 +46,14 @@ Normalizer LowerCase() {
     if (ascii == segment.text.size()) return;
     std::string to = segment.text.substr(0, ascii);
     to.reserve(segment.text.size() + 16);
+    StepTally tally;
     for (size_t at = ascii; at < segment.text.size();) {
       const Character character = CharacterAt(segment.text, at);
+      tally.Add(1);
       AppendLower(character.code, &to);
       at = character.end;
     }
+    tally.Done();
     segment.text = std::move(to);
   };
 }
@@ -55,7 +62,9 @@ Normalizer Strip(bool left, bool right) {
   return [left, right](Segment& segment) {
     std::string& text = segment.text;
     size_t end = text.size();
+    StepTally tally;
     while (right && end > 0) {
+      tally.Add(1);
       const size_t begin = CharacterBefore(text, end);
       if (!IsSpace(CharacterAt(text, begin).code)) break;
       end = begin;
@@ -63,10 +72,12 @@ Normalizer Strip(bool left, bool right) {
     text.resize(end);
     size_t begin = 0;
     while (left && begin < text.size()) {
+      tally.Add(1);
       const Character character = CharacterAt(text, begin);
       if (!IsSpace(character.code)) break;
       begin = character.end;
     }
+    tally.Done();
     if (begin > 0) {
       text.erase(0, begin);
       segment.at_start = false;
@@ -85,14 +96,13 @@ Normalizer StripAccents() {
 
 Normalizer Replace(Regex pattern, std::string content) {
   return [pattern = std::move(pattern), content = std::move(content)](Segment& segment) {
-    const size_t limit = 64 * segment.text.size() + (size_t{1} << 20);
     std::string to;
     size_t copied = 0;
     pattern.ForEachMatch(segment.text, [&](size_t begin, size_t end) {
       if (begin == 0 && end > 0 && content.empty()) segment.at_start = false;
       to.append(segment.text, copied, begin - copied);
       to.append(content);
-      Require(to.size() <= limit, "normalizer Replace: a text of {} bytes grows beyond {}", segment.text.size(), limit);
+      RequireGrown(to.size(), segment.limit);
       copied = end;
     });
     if (copied == 0 && to.empty()) return;
@@ -103,7 +113,9 @@ Normalizer Replace(Regex pattern, std::string content) {
 
 Normalizer Prepend(std::string content) {
   return [content = std::move(content)](Segment& segment) {
-    if (!segment.text.empty()) segment.text.insert(0, content);
+    if (segment.text.empty()) return;
+    RequireGrown(segment.text.size() + content.size(), segment.limit);
+    segment.text.insert(0, content);
   };
 }
 
@@ -113,16 +125,17 @@ Normalizer Precompiled(Charsmap map) {
     const std::string_view text = segment.text;
     std::string to;
     to.reserve(text.size() + text.size() / 8);
+    StepTally tally;
     for (size_t at = 0; at < text.size();) {
       const size_t end = GraphemeEnd(text, at);
       const auto replace = [&](std::string_view part) {
         const Charsmap::Match match = map->Shortest(part);
+        tally.Add(match.walked + 4);
         if (match.length == 0) return false;
         to.append(match.replacement);
         return true;
       };
-      Require(to.size() <= 64 * text.size() + (size_t{1} << 20),
-              "normalizer Precompiled: a text of {} bytes becomes longer than {}", text.size(), to.size());
+      RequireGrown(to.size(), segment.limit);
       const std::string_view cluster = text.substr(at, end - at);
       if (cluster.size() > kMaxCluster || !replace(cluster)) {
         for (size_t i = 0; i < cluster.size();) {
@@ -133,6 +146,7 @@ Normalizer Precompiled(Charsmap map) {
       }
       at = end;
     }
+    tally.Done();
     segment.text = std::move(to);
   };
 }

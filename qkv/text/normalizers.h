@@ -18,7 +18,7 @@ Normalizer LowerCase();
 Normalizer Strip(bool left, bool right);
 /// Removes combining marks.
 Normalizer StripAccents();
-/// Every match becomes `content`, taken literally. The text grows to at most 64 times its length plus 1 MiB: Error.
+/// Every match becomes `content`, taken literally.
 Normalizer Replace(Regex pattern, std::string content);
 /// `content` in front, unless the text is empty.
 Normalizer Prepend(std::string content);

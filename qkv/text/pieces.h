@@ -13,7 +13,8 @@ namespace qkv::text {
 /// A part of the input between added tokens: valid UTF-8.
 struct Segment {
   std::string text;
-  bool at_start = false;  // begins with the first character of the whole input
+  bool at_start = false;             // begins with the first character of the whole input
+  size_t limit = std::string::npos;  // bytes that steps may make of it; they throw Error before they allocate much more
 };
 
 /// Changes the text. Sets at_start to false if it removes the beginning.
@@ -26,7 +27,8 @@ struct Pieces {
   };
   std::string text;
   std::vector<Range> ranges;
-  bool at_start = false;  // the first range begins with the first character of the whole input
+  bool at_start = false;             // the first range begins with the first character of the whole input
+  size_t limit = std::string::npos;  // as a segment's
 
   std::string_view operator[](const Range& range) const {
     return std::string_view(text).substr(range.begin, range.end - range.begin);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "qkv/text/byte_level.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
@@ -78,10 +79,12 @@ void SplitPieces(Pieces& pieces, SplitBehaviour behaviour, bool invert, F&& find
   std::vector<Pieces::Range> ranges;
   ranges.reserve(pieces.ranges.size() * 4 + 16);
   std::vector<Part> parts;
+  StepTally tally;
   const size_t before = pieces.ranges.empty() ? 0 : pieces.ranges.front().begin;
   for (const Pieces::Range& range : pieces.ranges) {
     const std::string_view piece = pieces[range];
     parts.clear();
+    tally.Add(8);
     size_t covered = 0;
     find(piece, [&](size_t begin, size_t end) {
       if (begin > covered) parts.push_back({covered, begin, invert});
@@ -94,6 +97,7 @@ void SplitPieces(Pieces& pieces, SplitBehaviour behaviour, bool invert, F&& find
       if (part.end > part.begin) ranges.push_back({range.begin + part.begin, range.begin + part.end});
     }
   }
+  tally.Done();
   if (ranges.empty() || ranges.front().begin != before) pieces.at_start = false;
   pieces.ranges = std::move(ranges);
 }
@@ -102,11 +106,14 @@ void SplitPieces(Pieces& pieces, SplitBehaviour behaviour, bool invert, F&& find
 PreTokenizer SplitAtCharacters(bool (*is)(char32_t), SplitBehaviour behaviour) {
   return [is, behaviour](Pieces& pieces) {
     SplitPieces(pieces, behaviour, /*invert=*/false, [is](std::string_view piece, auto&& add) {
+      StepTally tally;
       for (size_t at = 0; at < piece.size();) {
         const Character character = CharacterAt(piece, at);
+        tally.Add(2);
         if (is(character.code)) add(at, character.end);
         at = character.end;
       }
+      tally.Done();
     });
   };
 }
@@ -126,16 +133,20 @@ PreTokenizer SplitWords() {
   return [](Pieces& pieces) {
     const auto kind = [](char32_t code) { return IsSpace(code) ? 0 : IsWord(code) ? 1 : 2; };
     SplitPieces(pieces, SplitBehaviour::kRemoved, /*invert=*/true, [&](std::string_view piece, auto&& add) {
+      StepTally tally;
       for (size_t at = 0; at < piece.size();) {
         Character character = CharacterAt(piece, at);
         const int of = kind(character.code);
         size_t end = character.end;
         while (of != 0 && end < piece.size() && kind((character = CharacterAt(piece, end)).code) == of) {
           end = character.end;
+          tally.Add(2);
         }
         if (of != 0) add(at, end);
+        tally.Add(4);
         at = end;
       }
+      tally.Done();
     });
   };
 }
@@ -151,9 +162,11 @@ PreTokenizer ByteLevel(bool add_prefix_space, bool use_pattern) {
   return [pattern, add_prefix_space, use_pattern](Pieces& pieces) {
     Pieces to;
     to.at_start = pieces.at_start;
+    to.limit = pieces.limit;
     to.text.reserve(pieces.text.size() * 2);
     to.ranges.reserve(pieces.ranges.size() * (use_pattern ? 4 : 1) + 16);
     std::string prefixed;
+    StepTally tally;
     for (const Pieces::Range& range : pieces.ranges) {
       std::string_view piece = pieces[range];
       if (add_prefix_space && piece.front() != ' ') {
@@ -162,6 +175,7 @@ PreTokenizer ByteLevel(bool add_prefix_space, bool use_pattern) {
       }
       const auto add = [&](size_t begin, size_t end) {
         const size_t size = to.text.size();
+        tally.Add(4 + end - begin);
         AppendByteCharacters(piece.substr(begin, end - begin), &to.text);
         to.ranges.push_back({size, to.text.size()});
       };
@@ -177,6 +191,7 @@ PreTokenizer ByteLevel(bool add_prefix_space, bool use_pattern) {
       });
       if (covered < piece.size()) add(covered, piece.size());
     }
+    tally.Done();
     pieces = std::move(to);
   };
 }
@@ -185,10 +200,13 @@ PreTokenizer Metaspace(std::string replacement, MetaspacePrefix prefix, bool spl
   return [replacement = std::move(replacement), prefix, split](Pieces& pieces) {
     Pieces to;
     to.at_start = pieces.at_start;
+    to.limit = pieces.limit;
     to.text.reserve(pieces.text.size() * 3 / 2 + 16);
+    StepTally tally;
     for (size_t i = 0; i < pieces.ranges.size(); ++i) {
       const std::string_view piece = pieces[pieces.ranges[i]];
       const size_t begin = to.text.size();
+      tally.Add(4 + piece.size());
       const bool wanted =
           prefix == MetaspacePrefix::kAlways || (prefix == MetaspacePrefix::kFirst && i == 0 && pieces.at_start);
       if (wanted && piece.front() != ' ' && !piece.starts_with(replacement)) to.text += replacement;
@@ -201,6 +219,7 @@ PreTokenizer Metaspace(std::string replacement, MetaspacePrefix prefix, bool spl
       }
       to.ranges.push_back({begin, to.text.size()});
     }
+    tally.Done();
     pieces = std::move(to);
     if (!split) return;
     SplitPieces(pieces, SplitBehaviour::kMergedWithNext, /*invert=*/false, [&](std::string_view piece, auto&& add) {

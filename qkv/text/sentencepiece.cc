@@ -6,6 +6,7 @@
 #include "qkv/core/text.h"
 #include "qkv/text/charsmap.h"
 #include "qkv/text/sentencepiece_bpe.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/trie.h"
 #include "qkv/text/unigram.h"
 #include "qkv/text/word_start.h"
@@ -22,35 +23,42 @@ struct NormalizerState {
 
   struct Prefix {
     std::string_view text;
-    size_t consumed;
+    size_t consumed, steps;
   };
   // The beginning of the input, normalised, and its bytes.
   Prefix Take(std::string_view input) const {
-    if (const Trie::Match match = user_defined.Longest(input); match.length > 0) {
-      return {input.substr(0, match.length), match.length};
+    size_t steps = 4;
+    if (!user_defined.empty()) {
+      const Trie::Match symbol = user_defined.Longest(input);
+      steps += symbol.walked;
+      if (symbol.length > 0) return {input.substr(0, symbol.length), symbol.length, steps};
     }
-    if (const Charsmap::Match match = map.Longest(input); match.length > 0) return {match.replacement, match.length};
+    const Charsmap::Match mapped = map.Longest(input);
+    steps += mapped.walked + mapped.replacement.size();
+    if (mapped.length > 0) return {mapped.replacement, mapped.length, steps};
     const size_t length = CharacterLength(input);
-    return length == 0 ? Prefix{kReplacementCharacter, 1} : Prefix{input.substr(0, length), length};
+    return length == 0 ? Prefix{kReplacementCharacter, 1, steps} : Prefix{input.substr(0, length), length, steps};
   }
-  std::string Normalize(std::string_view input) const;
+  std::string Normalize(std::string_view input, size_t limit) const;
 };
 
-std::string NormalizerState::Normalize(std::string_view input) const {
+std::string NormalizerState::Normalize(std::string_view input, size_t limit) const {
   std::string to;
+  StepTally tally;
   while (remove_extra && !input.empty()) {
     const Prefix prefix = Take(input);
+    tally.Add(prefix.steps);
     if (prefix.text != " ") break;
     input.remove_prefix(prefix.consumed);
   }
   if (input.empty()) return to;
-  const size_t limit = 128 * input.size() + (size_t{1} << 20);
   const std::string_view space = escape ? kWordStart : " ";
   to.reserve(input.size() + input.size() / 2 + 16);
   if (!suffix && dummy_prefix) to += space;
   bool after_space = remove_extra;
   while (!input.empty()) {
     const Prefix prefix = Take(input);
+    tally.Add(prefix.steps);
     std::string_view text = prefix.text;
     while (after_space && text.starts_with(' ')) text.remove_prefix(1);
     for (const char c : text) {
@@ -61,9 +69,10 @@ std::string NormalizerState::Normalize(std::string_view input) const {
       }
     }
     if (!text.empty()) after_space = remove_extra && text.ends_with(' ');
-    Require(to.size() <= limit, "SentencePiece: the map of characters makes a text longer than {} bytes", limit);
+    RequireGrown(to.size(), limit);
     input.remove_prefix(prefix.consumed);
   }
+  tally.Done();
   while (remove_extra && to.ends_with(space)) to.erase(to.size() - space.size());
   if (suffix && dummy_prefix) to += space;
   return to;
@@ -85,7 +94,7 @@ Normalizer SentencePieceNormalizer(const SentencePieceModel& model, std::string_
   state->escape = model.escape_whitespaces;
   state->suffix = model.treat_whitespace_as_suffix;
   return [state = std::shared_ptr<const NormalizerState>(std::move(state))](Segment& segment) {
-    segment.text = state->Normalize(segment.text);
+    segment.text = state->Normalize(segment.text, segment.limit);
   };
 }
 

@@ -4,11 +4,15 @@
 
 #include "qkv/core/error.h"
 #include "qkv/text/sentencepiece.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 #include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
+
+// Of a look-up, and of the heap for it.
+constexpr size_t kLookUpSteps = 16;
 
 Vocabulary AllPieces(const std::vector<SentencePiece>& pieces) {
   Vocabulary vocabulary;
@@ -52,9 +56,11 @@ void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& 
   auto& heap = workspace.heap;
   symbols.clear();
   heap.clear();
+  StepTally tally;
   Require(word.size() < size_t{1} << 31, "tokenizer: expected pieces of less than 2 GiB");
   for (size_t at = 0; at < word.size();) {
     const Trie::Match symbol = user_defined_.Longest(word.substr(at));
+    tally.Add(4 + symbol.walked);
     const size_t size = symbol.length > 0 ? symbol.length : CharacterEnd(word, at) - at;
     const auto index = static_cast<int32_t>(symbols.size());
     symbols.push_back(
@@ -69,6 +75,7 @@ void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& 
     const ModelWorkspace::Symbol& a = symbols[left];
     const ModelWorkspace::Symbol& b = symbols[a.next];
     if (a.frozen || b.frozen) return;
+    tally.Add(kLookUpSteps + (a.size + b.size) / 8);  // it is hashed, eight bytes at a time
     const std::optional<int32_t> id = mergeable_.Find(word.substr(a.begin, a.size + b.size));
     if (!id) return;
     heap.push_back({-static_cast<double>(scores_[*id]), left, *id, a.size + b.size});
@@ -79,6 +86,7 @@ void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& 
     std::pop_heap(heap.begin(), heap.end(), later);
     const Pair top = heap.back();
     heap.pop_back();
+    tally.Add(kLookUpSteps);
     ModelWorkspace::Symbol& left = symbols[top.left];
     // Skips pairs of which a symbol was merged since.
     if (left.size == 0 || left.next < 0 || left.size + symbols[left.next].size != top.size) continue;
@@ -91,6 +99,7 @@ void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& 
     offer(left.previous);
     offer(top.left);
   }
+  tally.Done();
 }
 
 template <typename F>

@@ -11,6 +11,9 @@
 namespace qkv::text {
 namespace {
 
+// Bytes of an unknown token's text, which decoding may write for each id.
+constexpr size_t kMaxSurface = 256;
+
 // A message of protocol buffers, field by field.
 class ProtoReader {
  public:
@@ -138,6 +141,8 @@ void ParseTrainer(std::string_view bytes, std::string_view where, SentencePieceM
         break;
       case 44:
         model->unk_surface = field.Text();
+        Require(model->unk_surface.size() <= kMaxSurface, "{}: expected an unk_surface of at most {} bytes, got {}",
+                where, kMaxSurface, model->unk_surface.size());
         break;
       case 46:
         special->bos = field.Text();

@@ -1,6 +1,7 @@
 #include "qkv/text/tokenizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "qkv/core/text.h"
 #include "qkv/text/byte_level.h"
 #include "qkv/text/normalizers.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
 #include "qkv/text/word_start.h"
@@ -17,12 +19,14 @@
 namespace qkv::text {
 namespace {
 
-constexpr int64_t kMaxBatchElements = int64_t{1} << 31;
+// Tokens of a batch, padding included: 5 bytes each.
+constexpr int64_t kMaxBatchTokens = int64_t{1} << 26;
+// Of a text that is padded to the maximal length that its file says.
+constexpr int64_t kMaxFilePadding = int64_t{1} << 20;
 constexpr size_t kMaxIdleWorkspaces = 64;
-constexpr int64_t kMaxSpecial = 10'000;
-
-// How long the steps of a file may make a text.
-size_t MaxLength(size_t text) { return 256 * text + (size_t{1} << 20); }
+constexpr int64_t kMaxSpecial = 1'000;
+// Of a piece, besides those for its bytes.
+constexpr int64_t kPieceSteps = 8;
 
 int64_t SpecialCount(const std::vector<std::vector<TemplateItem>>& templates) {
   int64_t count = 0;
@@ -34,6 +38,7 @@ int64_t SpecialCount(const std::vector<std::vector<TemplateItem>>& templates) {
 
 void ApplyTemplates(const std::vector<std::vector<TemplateItem>>& templates, std::vector<int32_t>* ids) {
   for (const auto& items : templates) {
+    Spend(static_cast<int64_t>(ids->size() + 8 * items.size()));
     std::vector<int32_t> to;
     to.reserve(ids->size() + 4);
     for (const TemplateItem& item : items) {
@@ -54,10 +59,12 @@ struct Tokenizer::State {
     std::vector<AddedTokens::Part> raw, normalized;
     Segment segment;
     Pieces pieces;
+    size_t left = 0;  // bytes that the steps may still add to the text, which all its segments share
   };
 
   TokenizerParts parts;
   AddedTokens added;
+  int64_t special_count = 0;                        // tokens that the templates add
   std::unordered_map<int32_t, size_t> added_by_id;  // of parts.added
   bool byte_level = false;                          // tokens are written in the alphabet of byte-level BPE
   mutable std::mutex mutex;
@@ -93,15 +100,10 @@ void Tokenizer::State::AppendSegment(std::string_view text, bool at_start, Works
   Segment& segment = workspace.segment;
   segment.text.assign(text);
   segment.at_start = at_start;
-  const size_t limit = MaxLength(text.size());
-  const auto check = [&](size_t size) {
-    Require(size <= limit, "encode: the tokenizer's steps make a text of {} bytes longer than {}", text.size(), limit);
-  };
-  for (const Normalizer& normalizer : parts.normalizers) {
-    normalizer(segment);
-    check(segment.text.size());
-  }
+  segment.limit = workspace.left;
+  RunNormalizers(parts.normalizers, segment);
   const std::string_view whole = segment.text;
+  workspace.left -= whole.size();
   if (whole.empty()) return;
   workspace.normalized.clear();
   if (added.empty(/*normalized=*/true)) {
@@ -118,11 +120,14 @@ void Tokenizer::State::AppendSegment(std::string_view text, bool at_start, Works
     pieces.text.assign(whole.substr(part.begin, part.end - part.begin));
     pieces.ranges.assign(1, {0, pieces.text.size()});
     pieces.at_start = segment.at_start && part.begin == 0;
-    for (const PreTokenizer& pre_tokenizer : parts.pre_tokenizers) {
-      pre_tokenizer(pieces);
-      check(pieces.text.size());
+    const size_t before = pieces.text.size();
+    pieces.limit = before + workspace.left;
+    RunPreTokenizers(parts.pre_tokenizers, pieces);
+    workspace.left -= std::max(pieces.text.size(), before) - before;
+    for (const Pieces::Range& range : pieces.ranges) {
+      Spend(kPieceSteps + static_cast<int64_t>(range.end - range.begin));
+      parts.model->Encode(pieces[range], workspace.model, ids);
     }
-    for (const Pieces::Range& range : pieces.ranges) parts.model->Encode(pieces[range], workspace.model, ids);
   }
 }
 
@@ -132,6 +137,7 @@ std::vector<int32_t> Tokenizer::State::EncodeText(std::string_view text, Workspa
     replaced = ReplaceInvalidUtf8(text);
     text = replaced;
   }
+  workspace.left = MaxGrown(text.size());
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
   if (added.empty(/*normalized=*/false)) {
@@ -167,6 +173,9 @@ std::optional<PaddingSettings> Tokenizer::State::PaddingOf(const EncodeOptions& 
   settings.fixed.reset();
   if (options.padding == Padding::kMaxLength) {
     settings.fixed = options.max_length ? options.max_length : parts.model_max_length;
+    Require(options.max_length || settings.fixed.value_or(0) <= kMaxFilePadding,
+            "encode: padding to the file's maximal length of {} would take more than {} tokens a text; give max_length",
+            settings.fixed.value_or(0), kMaxFilePadding);
     Require(settings.fixed.has_value(),
             "encode: padding to the maximal length needs one, and the tokenizer's files have none; give max_length");
   }
@@ -175,9 +184,10 @@ std::optional<PaddingSettings> Tokenizer::State::PaddingOf(const EncodeOptions& 
 
 std::vector<int32_t> Tokenizer::State::Encode(std::string_view text, const EncodeOptions& options,
                                               Workspace& workspace) const {
+  const WorkBudget budget(MaxSteps(text.size()), "encode a text");
   std::vector<int32_t> ids = EncodeText(text, workspace);
   if (const std::optional<TruncationSettings> truncation = Truncation(options)) {
-    const int64_t special = options.add_special_tokens ? SpecialCount(parts.templates) : 0;
+    const int64_t special = options.add_special_tokens ? special_count : 0;
     Require(truncation->max_length >= special,
             "encode: expected a max_length of at least {} (the special tokens), got {}", special,
             truncation->max_length);
@@ -195,15 +205,16 @@ std::vector<int32_t> Tokenizer::State::Encode(std::string_view text, const Encod
 }
 
 Tokenizer::Tokenizer(TokenizerParts parts) {
-  Require(SpecialCount(parts.templates) <= kMaxSpecial, "tokenizer: expected at most {} special tokens around a text",
-          kMaxSpecial);
   auto state = std::make_shared<State>();
   state->parts = std::move(parts);
+  state->special_count = SpecialCount(state->parts.templates);
+  Require(state->special_count <= kMaxSpecial, "tokenizer: expected at most {} special tokens around a text",
+          kMaxSpecial);
   state->added = AddedTokens(state->parts.added, state->parts.normalizers);
   for (size_t i = 0; i < state->parts.added.size(); ++i) state->added_by_id[state->parts.added[i].id] = i;
   // Its decoder makes a space of the alphabet's "Ġ".
   std::vector<std::string> probe = {"a\u0120b"};
-  for (const Decoder& decoder : state->parts.decoders) decoder(probe);
+  RunDecoders(state->parts.decoders, MaxGrown(probe[0].size()), probe);
   state->byte_level = probe.size() == 1 && probe[0] == "a b";
   state_ = std::move(state);
 }
@@ -227,7 +238,7 @@ std::string BytesOfToken(std::string_view token) {
 int64_t PaddedLength(int64_t length, const PaddingSettings& padding, int64_t longest) {
   int64_t to = padding.fixed.value_or(longest);
   if (padding.multiple > 0 && to % padding.multiple != 0) to += padding.multiple - to % padding.multiple;
-  Require(to < kMaxBatchElements, "encode: expected a padded length below {}, got {}", kMaxBatchElements, to);
+  Require(to <= kMaxBatchTokens, "encode: expected a padded length of at most {}, got {}", kMaxBatchTokens, to);
   return std::max(to, length);
 }
 
@@ -247,11 +258,15 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, const EncodeOption
 
 TokenBatch Tokenizer::EncodeBatch(std::span<const std::string> texts, const EncodeOptions& options) const {
   std::vector<std::vector<int32_t>> rows(texts.size());
+  std::atomic<int64_t> tokens = 0;
   constexpr int64_t kGrain = 16;
   ParallelFor(static_cast<int64_t>(texts.size()), kGrain, [&](int64_t begin, int64_t end) {
     auto workspace = state_->Take();
     for (int64_t i = begin; i < end; ++i) {
-      rows[static_cast<size_t>(i)] = state_->Encode(texts[static_cast<size_t>(i)], options, *workspace);
+      std::vector<int32_t>& row = rows[static_cast<size_t>(i)];
+      row = state_->Encode(texts[static_cast<size_t>(i)], options, *workspace);
+      Require((tokens += std::ssize(row)) <= kMaxBatchTokens,
+              "encode: expected a batch of at most {} tokens; encode fewer texts at a time", kMaxBatchTokens);
     }
     state_->GiveBack(std::move(workspace));
   });
@@ -267,8 +282,9 @@ TokenBatch Tokenizer::EncodeBatch(std::span<const std::string> texts, const Enco
     Require(batch.lengths[i] == batch.columns, "encode: texts of a batch have {} and {} tokens; give a padding",
             batch.lengths[i], batch.columns);
   }
-  Require(batch.columns == 0 || batch.rows <= kMaxBatchElements / batch.columns,
-          "encode: expected a batch of at most {} tokens, got {} x {}", kMaxBatchElements, batch.rows, batch.columns);
+  Require(batch.columns == 0 || batch.rows <= kMaxBatchTokens / batch.columns,
+          "encode: expected a batch of at most {} tokens, got {} texts padded to {}; encode fewer texts at a time",
+          kMaxBatchTokens, batch.rows, batch.columns);
   batch.ids.assign(static_cast<size_t>(batch.rows * batch.columns), padding ? padding->id : 0);
   batch.mask.assign(batch.ids.size(), 0);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -281,25 +297,21 @@ TokenBatch Tokenizer::EncodeBatch(std::span<const std::string> texts, const Enco
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens) const {
+  const size_t most = MaxTokenBytes(ids.size());
   std::vector<std::string> tokens;
+  size_t bytes = 0;
   for (const int32_t id : ids) {
-    const AddedToken* added = state_->AddedOf(id);
-    if (!special_tokens && ((added != nullptr && added->special) || state_->parts.hidden.contains(id))) continue;
+    if (!special_tokens && IsHidden(id)) continue;
     const std::optional<std::string> token = TokenOf(id);
     Require(token.has_value(), "decode: expected ids of the vocabulary of {} tokens, up to {}, got {}", size(),
             max_id(), id);
+    bytes += token->size() + 1;
+    Require(bytes <= most, "decode: the tokens of {} ids have more than {} bytes", ids.size(), most);
+    Spend(kPieceSteps + static_cast<int64_t>(token->size()));
     tokens.push_back(*token);
   }
-  const auto bytes = [&] {
-    size_t sum = tokens.size();
-    for (const std::string& token : tokens) sum += token.size();
-    return sum;
-  };
-  const size_t limit = MaxLength(bytes());
-  for (const Decoder& decoder : state_->parts.decoders) {
-    decoder(tokens);
-    Require(bytes() <= limit, "decode: the tokenizer's decoders make a text longer than {} bytes", limit);
-  }
+  const WorkBudget budget(MaxSteps(bytes), "decode tokens");
+  RunDecoders(state_->parts.decoders, MaxGrown(bytes), tokens);
   std::string text;
   const bool spaces = state_->parts.decoders.empty();
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -312,6 +324,11 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens)
     text = std::move(segment.text);
   }
   return state_->parts.clean_decoded ? CleanUpSpaces(text) : text;
+}
+
+bool Tokenizer::IsHidden(int32_t id) const {
+  const AddedToken* added = state_->AddedOf(id);
+  return (added != nullptr && added->special) || state_->parts.hidden.contains(id);
 }
 
 std::optional<int32_t> Tokenizer::IdOf(std::string_view token) const { return FindToken(state_->parts, token); }
@@ -375,6 +392,9 @@ bool Tokenizer::MayChange(std::string_view text) const {
 
 namespace {
 
+// Ids that are usual for a character whose bytes are tokens, and its neighbours.
+constexpr size_t kLong = 32;
+
 // What `text` has behind `before`. Bytes that turn out not to be UTF-8 change what was before them: no character is
 // split then either.
 std::string TextBehind(const std::string& text, size_t before) {
@@ -385,13 +405,20 @@ std::string TextBehind(const std::string& text, size_t before) {
 }  // namespace
 
 std::string StreamingDecoder::Add(int32_t id) {
+  if (tokenizer_.IsHidden(id)) return {};
   ids_.push_back(id);
+  if (ids_.size() < next_) return {};
   // The text of the ids before, and with the new one: their difference is certain unless a character is incomplete.
   const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
   const std::string text = tokenizer_.Decode(ids_);
-  if (text.size() <= before.size() || tokenizer_.MayChange(text)) return {};
+  if (text.size() <= before.size() || tokenizer_.MayChange(text)) {
+    // Long stretches that stay uncertain are decoded a few times only, not with each token.
+    next_ = ids_.size() + 1 + (ids_.size() > kLong ? ids_.size() / 8 : 0);
+    return {};
+  }
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(shown_));
   shown_ = ids_.size();
+  next_ = 0;
   return TextBehind(text, before.size());
 }
 
@@ -399,7 +426,7 @@ std::string StreamingDecoder::Finish() {
   const std::string before = tokenizer_.Decode(std::span(ids_).first(shown_));
   const std::string text = tokenizer_.Decode(ids_);
   ids_.clear();
-  shown_ = 0;
+  shown_ = next_ = 0;
   return TextBehind(text, before.size());
 }
 

@@ -61,12 +61,15 @@ class Tokenizer {
 
   /// Invalid UTF-8 becomes U+FFFD, as the original does: SentencePiece for each byte, tokenizer.json for each maximal
   /// part of a character. Throws Error if the text needs an unknown token and there is none, and if max_length is less
-  /// than the number of special tokens.
+  /// than the number of special tokens. Time and memory are proportional to the text: Error if the tokenizer's files
+  /// make it more than 32 times as long, or more than 1,024 steps a byte (qkv/core/work.h).
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options = {}) const;
-  /// On all cores. Throws Error like Encode, and if the texts have different lengths without padding.
+  /// On all cores. Throws Error like Encode, if the texts have different lengths without padding, and beyond 2²⁶
+  /// tokens.
   TokenBatch EncodeBatch(std::span<const std::string> texts, const EncodeOptions& options = {}) const;
 
-  /// Throws Error for an id outside of the vocabulary. Special tokens are left out unless `special_tokens`.
+  /// Throws Error for an id outside of the vocabulary, for tokens of more than 512 bytes an id, and for steps as
+  /// Encode. Special tokens are left out unless `special_tokens`.
   std::string Decode(std::span<const int32_t> ids, bool special_tokens = false) const;
 
   std::optional<int32_t> IdOf(std::string_view token) const;
@@ -92,6 +95,8 @@ class Tokenizer {
   friend class StreamingDecoder;
   // True if the end of decoded text may become another one when tokens follow.
   bool MayChange(std::string_view text) const;
+  // True for what Decode leaves out: special tokens.
+  bool IsHidden(int32_t id) const;
   struct State;
   std::shared_ptr<const State> state_;
 };
@@ -110,6 +115,7 @@ class StreamingDecoder {
   Tokenizer tokenizer_;
   std::vector<int32_t> ids_;  // of which the text up to `shown_` bytes was returned
   size_t shown_ = 0;
+  size_t next_ = 0;  // ids at which to decode again
 };
 
 }  // namespace qkv::text

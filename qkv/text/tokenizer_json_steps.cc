@@ -12,6 +12,8 @@ namespace {
 
 // A Sequence may contain others; the parser bounds how deep, this how many in all.
 constexpr size_t kMaxSteps = 1000;
+// Bytes of what a decoder searches for, which may be compared at every byte of a token.
+constexpr size_t kMaxDecoderText = 256;
 
 template <typename Steps, typename F>
 void ReadSequence(const JsonFields& step, std::string_view key, Steps* to, F&& read) {
@@ -30,6 +32,13 @@ Regex ReadPattern(const JsonFields& step) {
   const JsonFields pattern(step.Get("pattern"), std::string(step.where()));
   if (pattern.Find("String") != nullptr) return Regex(EscapeRegex(pattern.Text("String")), step.where());
   return Regex(pattern.Text("Regex"), step.where());
+}
+
+std::string ReadDecoderText(const JsonFields& step, std::string_view key, std::string_view otherwise) {
+  std::string text = step.Text(key, otherwise);
+  Require(text.size() <= kMaxDecoderText, "{}: expected a \"{}\" of at most {} bytes, got {}", step.where(), key,
+          kMaxDecoderText, text.size());
+  return text;
 }
 
 SplitBehaviour ReadBehaviour(const JsonFields& step) {
@@ -172,21 +181,22 @@ void ReadDecoder(const JsonFields& step, std::vector<Decoder>* to) {
   } else if (type == "ByteLevel") {
     to->push_back(DecodeByteLevel());
   } else if (type == "Metaspace") {
-    to->push_back(DecodeMetaspace(step.Text("replacement", kWordStart), ReadPrefix(step) != MetaspacePrefix::kNever));
+    to->push_back(
+        DecodeMetaspace(ReadDecoderText(step, "replacement", kWordStart), ReadPrefix(step) != MetaspacePrefix::kNever));
   } else if (type == "Replace") {
     const JsonFields pattern(step.Get("pattern"), std::string(step.where()));
     Require(pattern.Find("String") != nullptr, "{}: expected a decoder that replaces a String", step.where());
-    to->push_back(DecodeReplace(pattern.Text("String"), step.Text("content")));
+    to->push_back(DecodeReplace(ReadDecoderText(pattern, "String", ""), step.Text("content")));
   } else if (type == "ByteFallback") {
     to->push_back(DecodeByteFallback());
   } else if (type == "Fuse") {
     to->push_back(DecodeFuse());
   } else if (type == "Strip") {
-    to->push_back(DecodeStrip(step.Text("content", " "), step.Number("start", 0), step.Number("stop", 0)));
+    to->push_back(DecodeStrip(ReadDecoderText(step, "content", " "), step.Number("start", 0), step.Number("stop", 0)));
   } else if (type == "WordPiece") {
-    to->push_back(DecodeWordPiece(step.Text("prefix", "##"), step.Flag("cleanup", true)));
+    to->push_back(DecodeWordPiece(ReadDecoderText(step, "prefix", "##"), step.Flag("cleanup", true)));
   } else if (type == "BPEDecoder") {
-    to->push_back(DecodeBpeSuffix(step.Text("suffix", "</w>")));
+    to->push_back(DecodeBpeSuffix(ReadDecoderText(step, "suffix", "</w>")));
   } else {
     FailUnknown(step, type,
                 "Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, WordPiece, BPEDecoder");

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
+#include "qkv/core/work.h"
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/word_start.h"
@@ -71,6 +73,7 @@ class MarianModel : public SubwordModel {
 PreTokenizer SplitLanguage(Normalizer normalizer) {
   return [normalizer = std::move(normalizer)](Pieces& pieces) {
     Pieces to;
+    to.limit = pieces.limit;
     for (const Pieces::Range& range : pieces.ranges) {
       const std::string_view text = pieces[range];
       const size_t language = LanguageLength(text);
@@ -80,7 +83,7 @@ PreTokenizer SplitLanguage(Normalizer normalizer) {
         to.text += part;
       };
       if (language > 0) add(kLanguageMark + std::string(text.substr(0, language)));
-      Segment rest{std::string(text.substr(language)), false};
+      Segment rest{std::string(text.substr(language)), false, pieces.limit};
       if (!rest.text.empty()) normalizer(rest);
       add(rest.text);
     }
@@ -159,13 +162,14 @@ PieceDecoder MakePieceDecoder(const SentencePieceModel& model) {
 }
 
 // Runs of pieces between special tokens.
-Decoder DecodeMarian(const SentencePieceModel& model, std::vector<std::string> special) {
+Decoder DecodeMarian(const SentencePieceModel& model, std::unordered_set<std::string> special) {
   auto pieces = std::make_shared<const PieceDecoder>(MakePieceDecoder(model));
-  return [pieces, special = std::move(special)](std::vector<std::string>& tokens) {
+  return [pieces, special = std::move(special)](std::vector<std::string>& tokens, size_t) {
     std::string text;
+    Spend(static_cast<int64_t>(32 * tokens.size()));
     size_t begin = 0;
     for (size_t i = 0; i <= tokens.size(); ++i) {
-      if (i < tokens.size() && std::ranges::find(special, tokens[i]) == special.end()) continue;
+      if (i < tokens.size() && !special.contains(tokens[i])) continue;
       text += pieces->Decode(std::span(tokens).subspan(begin, i - begin));
       if (i < tokens.size()) text += tokens[i] + " ";
       begin = i + 1;
@@ -200,9 +204,9 @@ TokenizerParts ReadMarian(const MarianFiles& files, const io::Json& config, std:
   AddConfiguredTokens(config, kMarianTokens, where, NewTokens::kAdd, &parts);
   // Tokens of Python's classes are found in the text as it is.
   for (AddedToken& added : parts.added) added.normalized = false;
-  std::vector<std::string> special;
+  std::unordered_set<std::string> special;
   for (const AddedToken& added : parts.added) {
-    if (added.special) special.push_back(added.content);
+    if (added.special) special.insert(added.content);
   }
   parts.decoders.push_back(DecodeMarian(
       files.decoding == files.encoding ? model : ParseSentencePiece(files.decoding, where), std::move(special)));

@@ -116,6 +116,7 @@ Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);
 inline constexpr std::string_view kAddedTokensFile = "added_tokens.json";
 
 inline constexpr size_t kMaxAddedTokens = size_t{1} << 17;
-inline constexpr int64_t kMaxPaddedLength = int64_t{1} << 20;
+/// Of each text, by padding in tokenizer.json.
+inline constexpr int64_t kMaxPaddedLength = int64_t{1} << 14;
 
 }  // namespace qkv::text

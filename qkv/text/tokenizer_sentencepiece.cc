@@ -7,6 +7,7 @@
 #include "qkv/text/normalizers.h"
 #include "qkv/text/pre_tokenizers.h"
 #include "qkv/text/sentencepiece.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unigram.h"
 #include "qkv/text/word_start.h"
@@ -24,12 +25,15 @@ bool FlagOr(const io::Json& config, std::string_view key, bool otherwise) {
 // The text at the beginning gets a "▁", and every one `prefix` in front, whose tokens PrefixedModel drops.
 void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
   const std::string text = lower ? Lower(segment.text) : segment.text;
+  RequireGrown(prefix.size() + text.size(), segment.limit);
   std::string to(prefix);
   const size_t begin = to.size();
   if (segment.at_start) to += kWordStart;
   bool space = false;
+  StepTally tally;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
+    tally.Add(1);
     if (IsSpace(character.code) || (character.code >= 0x1c && character.code <= 0x1f) || character.code == 0x2581) {
       space = true;
     } else if (character.code >= 0x80 || !IsPunctuation(character.code)) {
@@ -39,6 +43,7 @@ void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
     }
     at = character.end;
   }
+  tally.Done();
   // A space behind "▁" counts if text follows only.
   segment.text = std::move(to);
 }
@@ -171,8 +176,9 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   const Normalizer normalizer = SentencePieceNormalizer(model, where);
   if (siglip) {
     const std::string prefix = TokenOr(config, "unk_token", "<unk>");
-    Segment segment{prefix, false};
-    normalizer(segment);
+    const WorkBudget budget(MaxSteps(prefix.size()), "tokenizer: encoding its unk_token");
+    Segment segment{prefix, false, MaxGrown(prefix.size())};
+    RunNormalizers({normalizer}, segment);
     std::vector<int32_t> ids;
     ModelWorkspace workspace;
     if (!segment.text.empty()) parts.model->Encode(segment.text, workspace, &ids);
@@ -190,10 +196,9 @@ TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config,
   ApplyTokenizerConfig(config, &parts);
   if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
 
-  parts.decoders.push_back([unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text,
-                            surface = model.unk_surface](std::vector<std::string>& tokens) {
-    std::replace(tokens.begin(), tokens.end(), unknown, surface);
-  });
+  parts.decoders.push_back(
+      [unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text, surface = model.unk_surface](
+          std::vector<std::string>& tokens, size_t) { std::replace(tokens.begin(), tokens.end(), unknown, surface); });
   parts.decoders.push_back(DecodeByteFallback());
   parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), model.add_dummy_prefix));
   parts.decoders.push_back(DecodeFuse());

@@ -32,25 +32,29 @@ class Trie {
   int32_t Value(int32_t node) const { return nodes_[node].value; }
 
   /// Calls found(length, value) for every key that `text` begins with, from short to long.
+  /// Returns how many bytes are the beginning of a key.
   template <typename F>
-  void ForEachPrefix(std::string_view text, F&& found) const {
-    if (nodes_.empty()) return;
+  size_t ForEachPrefix(std::string_view text, F&& found) const {
+    if (nodes_.empty()) return 0;
     int32_t node = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
+    size_t i = 0;
+    for (; i < text.size(); ++i) {
       const int32_t child = nodes_[node].base + static_cast<unsigned char>(text[i]);
-      if (nodes_[child].parent != node) return;
+      if (nodes_[child].parent != node) break;
       node = child;
       if (nodes_[node].value >= 0) found(i + 1, nodes_[node].value);
     }
+    return i;
   }
   /// The longest such key; length 0 if there is none.
   struct Match {
     size_t length = 0;
     int32_t value = -1;
+    size_t walked = 0;  // bytes that are the beginning of a key
   };
   Match Longest(std::string_view text) const {
     Match match;
-    ForEachPrefix(text, [&](size_t length, int32_t value) { match = {length, value}; });
+    match.walked = ForEachPrefix(text, [&](size_t length, int32_t value) { match = {length, value}; });
     return match;
   }
 

@@ -3,19 +3,25 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <bitset>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode_versions.h"
 
 namespace qkv::text {
 namespace {
 
 constexpr char32_t kBmpEnd = 0x10000;
+// Of a character, about, that is brought into a form.
+constexpr size_t kFormSteps = 8;
 
 // Hangul jamo that join a preceding one: vowels and final consonants.
 constexpr bool IsJoiningJamo(char32_t code) { return code >= 0x1161 && code <= 0x11c2; }
@@ -35,26 +41,91 @@ utf8proc_option_t OptionsOf(NormalForm form) {
   return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE);
 }
 
-// By utf8proc, of any text.
+const utf8proc_property_t& PropertyOf(utf8proc_int32_t code) { return *utf8proc_get_property(code); }
+
+// Orders marks by their classes as utf8proc does, which takes quadratic time: those of one class keep their order.
+void OrderMarks(std::span<utf8proc_int32_t> marks, std::vector<utf8proc_int32_t>* ordered) {
+  const auto class_of = [](utf8proc_int32_t code) { return static_cast<size_t>(PropertyOf(code).combining_class); };
+  constexpr size_t kFew = 16, kClasses = 256;
+  if (marks.size() <= kFew) {
+    for (size_t i = 1; i < marks.size(); ++i) {
+      for (size_t j = i; j > 0 && class_of(marks[j - 1]) > class_of(marks[j]); --j) std::swap(marks[j - 1], marks[j]);
+    }
+    return;
+  }
+  StepTally tally;
+  std::array<size_t, kClasses + 1> begins{};
+  for (const utf8proc_int32_t mark : marks) {
+    tally.Add(1);
+    ++begins[class_of(mark) + 1];
+  }
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  ordered->resize(marks.size());
+  for (const utf8proc_int32_t mark : marks) {
+    tally.Add(1);
+    (*ordered)[begins[class_of(mark)]++] = mark;
+  }
+  std::ranges::copy(*ordered, marks.begin());
+  tally.Done();
+}
+
+// Whether the decomposed character neither moves nor joins with those before it.
+bool IsBoundary(utf8proc_int32_t code) {
+  const utf8proc_property_t& property = PropertyOf(code);
+  return property.combining_class == 0 && (property.comb_index == UINT16_MAX || property.comb_index < 0x8000) &&
+         !IsJoiningJamo(static_cast<char32_t>(code));
+}
+
+// Brings decomposed characters, which no others join, into the form, and appends and clears them.
+void AppendComposed(utf8proc_option_t options, std::vector<utf8proc_int32_t>* codes,
+                    std::vector<utf8proc_int32_t>* ordered, std::string* to) {
+  for (size_t begin = 0, end = 0; begin < codes->size(); begin = end + 1) {
+    end = begin;
+    while (end < codes->size() && PropertyOf((*codes)[end]).combining_class != 0) ++end;
+    OrderMarks(std::span(*codes).subspan(begin, end - begin), ordered);
+  }
+  const utf8proc_ssize_t count =
+      utf8proc_normalize_utf32(codes->data(), static_cast<utf8proc_ssize_t>(codes->size()), options);
+  Require(count >= 0, "normalize: {}", utf8proc_errmsg(count));
+  for (utf8proc_ssize_t i = 0; i < count; ++i) AppendUtf8(static_cast<char32_t>((*codes)[static_cast<size_t>(i)]), to);
+  codes->clear();
+}
+
+// By utf8proc's tables, of any text.
 void AppendForm(std::string_view text, NormalForm form, std::string* to) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped, OptionsOf(form));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  Require(size >= 0, "normalize: {}", utf8proc_errmsg(size));
-  to->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  constexpr size_t kAtOnce = 1024;   // characters, unless more depend on each other
+  constexpr size_t kMostOfOne = 32;  // characters that one becomes
+  const utf8proc_option_t options = OptionsOf(form);
+  std::vector<utf8proc_int32_t> codes, ordered;
+  StepTally tally;  // of long texts, while they are worked on
+  for (size_t at = 0; at < text.size();) {
+    const Character character = CharacterAt(text, at);
+    at = character.end;
+    tally.Add(kFormSteps);
+    const size_t before = codes.size();
+    codes.resize(before + kMostOfOne);
+    int last_boundclass = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(character.code),
+                                                           &codes[before], kMostOfOne, options, &last_boundclass);
+    Require(count >= 0 && count <= static_cast<utf8proc_ssize_t>(kMostOfOne), "normalize: {}",
+            count < 0 ? utf8proc_errmsg(count) : "a character becomes too many");
+    codes.resize(before + static_cast<size_t>(count));
+    if (before < kAtOnce || count == 0 || !IsBoundary(codes[before])) continue;
+    const std::vector<utf8proc_int32_t> next(codes.begin() + static_cast<std::ptrdiff_t>(before), codes.end());
+    codes.resize(before);
+    AppendComposed(options, &codes, &ordered, to);
+    codes = next;
+  }
+  AppendComposed(options, &codes, &ordered, to);
 }
 
 // Whether the character is its own form, and neither moves nor joins with characters before it.
 bool IsInert(char32_t code, NormalForm form) {
-  const utf8proc_property_t& property = *utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
+  const utf8proc_property_t& property = PropertyOf(static_cast<utf8proc_int32_t>(code));
   if (IsInRanges(code, kNotNormalized)) return true;
   const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   if (property.combining_class != 0) return false;
-  // The second of a pair that is composed.
-  if (composes && ((property.comb_index != UINT16_MAX && property.comb_index >= 0x8000) || IsJoiningJamo(code))) {
-    return false;
-  }
+  if (composes && !IsBoundary(static_cast<utf8proc_int32_t>(code))) return false;
   if (IsHangulSyllable(code)) return composes;
   if (property.decomp_seqindex == UINT16_MAX) return true;
   std::string alone, mapped;
@@ -119,8 +190,10 @@ bool IsValidUtf8(std::string_view text) {
 std::string ReplaceInvalidUtf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size() + 16);
+  StepTally tally;
   while (!text.empty()) {
     size_t length = CharacterLength(text);
+    tally.Add(length > 0 ? 1 : 8);
     if (length > 0) {
       valid.append(text.substr(0, length));
     } else {
@@ -139,6 +212,7 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
     }
     text.remove_prefix(length);
   }
+  tally.Done();
   return valid;
 }
 
@@ -259,24 +333,34 @@ void AppendLower(char32_t code, std::string* to) {
 
 namespace {
 
-// True if the sigma at [begin, end) is the last letter of a word of several (SpecialCasing, Final_Sigma).
-bool IsFinalSigma(std::string_view text, size_t begin, size_t end) {
-  bool before = false;
-  for (size_t at = begin; at > 0 && !before;) {
-    at = CharacterBefore(text, at);
-    const char32_t code = CharacterAt(text, at).code;
-    if (IsCaseIgnorable(code)) continue;
-    if (!IsCased(code)) break;
-    before = true;
+// Tells of each sigma of a text, from left to right, whether it is the last letter of a word of several (SpecialCasing,
+// Final_Sigma). What is looked at for one is not looked at again for the next.
+class FinalSigmas {
+ public:
+  explicit FinalSigmas(std::string_view text) : text_(text) {}
+  bool IsFinal(size_t begin, size_t end) {
+    for (; seen_ < begin; seen_ = next_.end) {
+      next_ = CharacterAt(text_, seen_);
+      tally_.Add(1);
+      if (!IsCaseIgnorable(next_.code)) cased_before_ = IsCased(next_.code);
+    }
+    if (!cased_before_) return false;
+    // Characters before `ahead_` are ignored in search of the next letter.
+    for (ahead_ = std::max(ahead_, end); ahead_ < text_.size(); ahead_ = next_.end) {
+      next_ = CharacterAt(text_, ahead_);
+      tally_.Add(1);
+      if (!IsCaseIgnorable(next_.code)) return !IsCased(next_.code);
+    }
+    return true;
   }
-  if (!before) return false;
-  while (end < text.size()) {
-    const Character next = CharacterAt(text, end);
-    if (!IsCaseIgnorable(next.code)) return !IsCased(next.code);
-    end = next.end;
-  }
-  return true;
-}
+
+ private:
+  std::string_view text_;
+  Character next_{0, 0};
+  size_t seen_ = 0, ahead_ = 0;
+  bool cased_before_ = false;
+  StepTally tally_;
+};
 
 }  // namespace
 
@@ -284,15 +368,19 @@ std::string Lower(std::string_view text) {
   constexpr char32_t kSigma = 0x3a3, kFinalSigma = 0x3c2;
   std::string to;
   to.reserve(text.size() + 16);
+  FinalSigmas sigmas(text);
+  StepTally tally;
   for (size_t at = 0; at < text.size();) {
     const Character character = CharacterAt(text, at);
-    if (character.code == kSigma && IsFinalSigma(text, at, character.end)) {
+    tally.Add(1);
+    if (character.code == kSigma && sigmas.IsFinal(at, character.end)) {
       AppendUtf8(kFinalSigma, &to);
     } else {
       AppendLower(character.code, &to);
     }
     at = character.end;
   }
+  tally.Done();
   return to;
 }
 
@@ -304,8 +392,10 @@ std::string Normalize(std::string_view text, NormalForm form) {
   const auto is_inert = [&](char32_t code) { return code < kBmpEnd ? inert.test(code) : IsInert(code, form); };
   to.reserve(text.size() + text.size() / 4);
   size_t before = at > 0 ? at - 1 : 0;  // the last inert character
+  StepTally tally;
   while (at < text.size()) {
     const Character character = CharacterAt(text, at);
+    tally.Add(1);
     if (is_inert(character.code)) {
       // What the originals do not normalise is not passed to utf8proc.
       before = IsInRanges(character.code, kNotNormalized) ? character.end : at;
@@ -315,14 +405,17 @@ std::string Normalize(std::string_view text, NormalForm form) {
     size_t end = character.end;
     while (end < text.size()) {
       const Character next = CharacterAt(text, end);
+      tally.Add(1);
       if (is_inert(next.code)) break;
       end = next.end;
     }
     before = std::max(before, copied);
     to.append(text.substr(copied, before - copied));
     AppendForm(text.substr(before, end - before), form, &to);
+    tally.Add(kFormSteps * (end - before));
     copied = before = at = end;
   }
+  tally.Done();
   to.append(text.substr(copied));
   return to;
 }
@@ -330,8 +423,10 @@ std::string Normalize(std::string_view text, NormalForm form) {
 size_t GraphemeEnd(std::string_view text, size_t at) {
   Character here = CharacterAt(text, at);
   utf8proc_int32_t state = 0;
+  StepTally tally;  // of long clusters
   while (here.end < text.size()) {
     const Character next = CharacterAt(text, here.end);
+    tally.Add(4);
     // Two ASCII characters are two clusters, but for a line feed behind a carriage return.
     if (here.code < 0x80 && next.code < 0x80 && here.code != '\r') break;
     if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(here.code),

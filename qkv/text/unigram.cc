@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "qkv/core/error.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
@@ -54,6 +55,7 @@ void UnigramModel::FindBest(std::string_view text, ModelWorkspace& workspace) co
   const auto kept = [](double sum) { return single_precision ? static_cast<double>(static_cast<float>(sum)) : sum; };
   auto& best = workspace.best;
   best.assign(text.size() + 1, {0, -1, -1});
+  StepTally tally;
   for (size_t at = 0; at < text.size();) {
     const double here = best[at].score;
     const size_t character_end = CharacterEnd(text, at);
@@ -63,15 +65,17 @@ void UnigramModel::FindBest(std::string_view text, ModelWorkspace& workspace) co
       const double sum = kept(exact);
       if (target.begin < 0 || sum > target.score) target = {sum, static_cast<int32_t>(at), id};
     };
-    trie_.ForEachPrefix(text.substr(at), [&](size_t length, int32_t id) {
+    const size_t walked = trie_.ForEachPrefix(text.substr(at), [&](size_t length, int32_t id) {
       const double score =
           user_defined_[id] ? static_cast<float>(length) * static_cast<float>(max_score_) - 0.1 : scores_[id];
       offer(at + length, score + here, id);
       single = single || at + length == character_end;
     });
+    tally.Add(8 + 2 * walked);
     if (!single) offer(character_end, kept(unknown_score_ + here), config_.unknown);
     at = character_end;
   }
+  tally.Done();
 }
 
 template <typename F>
@@ -101,7 +105,9 @@ void UnigramModel::ForEachToken(std::string_view piece, ModelWorkspace& workspac
   auto& ends = workspace.reversed;
   ends.clear();
   for (auto end = static_cast<int32_t>(piece.size()); end > 0; end = workspace.best[end].begin) ends.push_back(end);
+  StepTally tally;
   for (size_t i = ends.size(); i-- > 0;) {
+    tally.Add(4);
     const ModelWorkspace::Best& token = workspace.best[ends[i]];
     const auto begin = static_cast<size_t>(token.begin);
     if (token.id != config_.unknown || token.id < 0) {
@@ -126,6 +132,7 @@ void UnigramModel::ForEachToken(std::string_view piece, ModelWorkspace& workspac
     }
     i = last;
   }
+  tally.Done();
 }
 
 void UnigramModel::Encode(std::string_view piece, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "qkv/core/error.h"
+#include "qkv/core/work.h"
 
 namespace qkv::text {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 constexpr size_t kMaxBytes = size_t{1} << 31;
 // At most half of the slots are taken: honest tokens need a few dozen probes at most.
 constexpr size_t kMaxProbes = 4096;
+// Longer searches, which hostile files cause, are counted as work.
+constexpr size_t kFewProbes = 16;
 
 }  // namespace
 
@@ -78,9 +81,11 @@ void Vocabulary::Finish() {
 std::optional<int32_t> Vocabulary::Find(std::string_view token) const {
   if (slots_.empty()) return std::nullopt;
   const size_t mask = slots_.size() - 1;
+  size_t probes = 0;
   for (size_t slot = HashText(token) & mask; slots_[slot] != 0; slot = (slot + 1) & mask) {
     const Entry& entry = entries_[slots_[slot] - 1];
     if (TextOf(entry) == token) return entry.id;
+    if (++probes % kFewProbes == 0) Spend(static_cast<int64_t>(kFewProbes * (1 + token.size() / 16)));
   }
   return std::nullopt;
 }

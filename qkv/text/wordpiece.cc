@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/text/steps.h"
 #include "qkv/text/unicode.h"
 
 namespace qkv::text {
@@ -95,7 +96,9 @@ int32_t WordPieceModel::Step(int32_t state, unsigned char byte) const {
 
 // False, with part of the tokens, if there is no token at some byte.
 bool WordPieceModel::AppendTokens(std::string_view word, ModelWorkspace& workspace, std::vector<int32_t>* ids) const {
+  StepTally tally;
   const Trie::Match first = first_.Longest(word);
+  tally.Add(8 + first.walked);
   if (first.length == 0) return false;
   ids->push_back(first.value);
   if (first.length == word.size()) return true;
@@ -105,6 +108,7 @@ bool WordPieceModel::AppendTokens(std::string_view word, ModelWorkspace& workspa
   states.resize(word.size());
   int32_t state = 0;
   for (size_t i = word.size(); i-- > first.length;) {
+    tally.Add(4);
     state = Step(state, static_cast<unsigned char>(word[i]));
     states[i] = state;
   }
@@ -114,6 +118,7 @@ bool WordPieceModel::AppendTokens(std::string_view word, ModelWorkspace& workspa
     ids->push_back(here.longest_id);
     at += here.longest_size;
   }
+  tally.Done();
   return true;
 }
 
