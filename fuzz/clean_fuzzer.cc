@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/core/work.h"
 #include "qkv/text/clean.h"
 #include "qkv/text/unicode.h"
 
@@ -25,6 +26,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckClean(qkv::text::CleanLower(text));
   const std::string canonical = qkv::text::CleanCanonical(text);
   CheckClean(canonical);
+  // Work grows as the text does.
+  std::string more;
+  for (int i = 0; i < 4; ++i) more += text;
+  const auto steps = [](std::string_view of) {
+    const int64_t before = qkv::StepsDone();
+    qkv::text::CleanCanonical(of);
+    return qkv::StepsDone() - before;
+  };
+  Check(steps(more) <= 16 * steps(text) + 100'000);
   Check(canonical.find_first_of("_&!\"") == canonical.npos);
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
+#include "qkv/core/work.h"
 #include "qkv/io/json.h"
 #include "qkv/text/bpe_trainer.h"
 #include "qkv/text/tokenizer.h"
@@ -17,6 +18,26 @@ void Check(bool ok) {
   if (!ok) std::abort();
 }
 
+// Steps of encoding and decoding so many copies of the text; -1: an Error.
+int64_t StepsOf(const qkv::text::Tokenizer& tokenizer, std::string_view text, int copies) {
+  std::string all;
+  for (int i = 0; i < copies; ++i) all += text;
+  const int64_t before = qkv::StepsDone();
+  try {
+    tokenizer.Decode(tokenizer.Encode(all), true);
+  } catch (const qkv::Error&) {
+    return -1;
+  }
+  return qkv::StepsDone() - before;
+}
+
+// Work grows as the text does, or ends at its budget.
+void CheckGrowth(const qkv::text::Tokenizer& tokenizer, std::string_view text) {
+  constexpr int64_t kOnce = 1'000'000;
+  const int64_t steps = StepsOf(tokenizer, text, 1), more = StepsOf(tokenizer, text, 4);
+  Check(steps < 0 || more < 0 || more <= 16 * steps + kOnce);
+}
+
 void Use(const qkv::text::Tokenizer& tokenizer, std::string_view text) {
   for (const std::string_view some : {text, std::string_view("a cat  \xe7\x8c\xab</s>1.\n")}) {
     const std::vector<int32_t> ids = tokenizer.Encode(some);
@@ -27,6 +48,7 @@ void Use(const qkv::text::Tokenizer& tokenizer, std::string_view text) {
     for (const int32_t id : ids) decoder.Add(id);
     decoder.Finish();
   }
+  CheckGrowth(tokenizer, text);
 }
 
 // A vocabulary learned from the lines opens, and gives back every text.
