@@ -67,11 +67,13 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   return LanguageModel(std::move(checkpoint), options, CacheFor(cache, note), std::move(tokenizer), std::move(target));
 }
 
-std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts) const {
+// length: tokens that the model reads.
+std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts, int64_t length) const {
   std::vector<std::vector<int32_t>> ids(texts.size());
   constexpr int64_t kGrain = 16;
   ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      RequireTextBytes(texts[i].size(), length, FormatShown("text {}", i + 1));
       ids[i] = tokenizer_.Encode(texts[i], {.max_length = kNoLimit, .padding = text::Padding::kNone});
       Require(!ids[i].empty(), "text {} has no token, and the tokenizer adds none", i + 1);
     }
@@ -79,21 +81,41 @@ std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::str
   return ids;
 }
 
-Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note) const {
+std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::string> texts) const {
+  return Encode(texts, model_->text_length());
+}
+
+int64_t LanguageModel::EmbeddedLength() const {
   const int64_t asked = model_->description().sentence.length;
-  const int64_t length = asked > 0 ? std::min(asked, model_->text_length()) : model_->text_length();
-  std::vector<std::vector<int32_t>> ids = Encode(texts);
-  size_t cut = 0, first_cut = 0;
+  return asked > 0 ? std::min(asked, model_->text_length()) : model_->text_length();
+}
+
+std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts) const {
+  const int64_t length = EmbeddedLength();
+  std::vector<std::vector<int32_t>> ids = Encode(texts, length);
+  std::vector<TextIds> read(texts.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (std::ssize(ids[i]) <= length) continue;
-    if (cut++ == 0) first_cut = i;
-    ids[i] = tokenizer_.Encode(texts[i], {.max_length = length, .padding = text::Padding::kNone});
+    read[i].tokens = std::ssize(ids[i]);
+    read[i].read = std::min(read[i].tokens, length);
+    read[i].ids = read[i].is_cut()
+                      ? tokenizer_.Encode(texts[i], {.max_length = length, .padding = text::Padding::kNone})
+                      : std::move(ids[i]);
   }
-  if (cut > 0) {
-    Notify(note, FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}",
-                             cut, texts.size(), length, first_cut + 1, Printable(texts[first_cut], kShownBytes)));
-  }
+  return read;
+}
+
+Tensor<float> LanguageModel::Embed(std::span<const TextIds> texts) const {
+  std::vector<std::vector<int32_t>> ids;
+  for (const TextIds& text : texts) ids.push_back(text.ids);
   return model_->Embed(ids);
+}
+
+Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note) const {
+  const std::vector<TextIds> read = Read(texts);
+  std::vector<uint8_t> is_cut;
+  for (const TextIds& text : read) is_cut.push_back(text.is_cut());
+  NoteCutTexts(note, texts, is_cut, EmbeddedLength());
+  return Embed(read);
 }
 
 std::string LanguageModel::Prefix(std::string_view task) const {
@@ -126,29 +148,38 @@ int64_t LanguageModel::usual_length() const {
 
 int64_t LanguageModel::CountTokens(const std::string& text) const { return std::ssize(Encode({&text, 1})[0]); }
 
+std::vector<TextIds> LanguageModel::ReadSources(std::span<const std::string> texts, const std::string& prefix) const {
+  RequireWriter();
+  std::vector<std::string> prefixed;
+  for (const std::string& text : texts) prefixed.push_back(prefix + text);
+  std::vector<std::vector<int32_t>> ids = Encode(prefixed);
+  std::vector<TextIds> sources(texts.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t tokens = std::ssize(ids[i]);
+    Require(tokens <= model_->text_length(), "text {} has {} tokens, and the model reads {}; cut it in pieces: {}",
+            i + 1, tokens, model_->text_length(), Printable(prefixed[i], kShownBytes));
+    sources[i] = {.ids = std::move(ids[i]), .read = tokens, .tokens = tokens, .is_blank = Trim(texts[i]).empty()};
+  }
+  return sources;
+}
+
 std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
-  RequireWriter();
-  const std::span<const std::string> words = texts;  // without the prefix
-  std::vector<std::string> prefixed;
-  if (!options.prefix.empty()) {
-    for (const std::string& text : texts) prefixed.push_back(options.prefix + text);
-    texts = prefixed;
-  }
-  std::vector<std::vector<int32_t>> ids = Encode(texts);
+  return Write(ReadSources(texts, options.prefix), options, done);
+}
+
+std::vector<Written> LanguageModel::Write(std::span<const TextIds> texts, const WritingOptions& options,
+                                          const std::function<void(size_t)>& done) const {
   // Without words there is nothing to translate or to summarize: the answer is empty.
   std::vector<Written> written(texts.size(), {.ended = true});
   std::vector<size_t> numbers;
   std::vector<std::vector<int32_t>> sources;
   WritingOptions own = options;
   own.settings.seeds.clear();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    Require(std::ssize(ids[i]) <= model_->text_length(),
-            "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, ids[i].size(),
-            model_->text_length(), Printable(texts[i], kShownBytes));
-    if (Trim(words[i]).empty()) continue;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].is_blank) continue;
     numbers.push_back(i);
-    sources.push_back(std::move(ids[i]));
+    sources.push_back(texts[i].ids);
     own.settings.seeds.push_back(options.settings.sampling.seed + i);
   }
   std::vector<Written> results = Write(sources, own, done);
@@ -179,14 +210,15 @@ std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> 
 
 Written LanguageModel::WriteOne(const std::string& text, const WritingOptions& options,
                                 const std::function<bool(std::string_view)>& show) const {
+  return WriteOne(ReadSources({&text, 1}, options.prefix)[0], options, show);
+}
+
+Written LanguageModel::WriteOne(const TextIds& source, const WritingOptions& options,
+                                const std::function<bool(std::string_view)>& show) const {
   RequireWriter();
-  const std::string whole = options.prefix + text;
-  const std::vector<int32_t> ids = Encode({&whole, 1})[0];
-  Require(std::ssize(ids) <= model_->text_length(),
-          "the text has {} tokens, and the model reads {}; cut it in pieces: {}", ids.size(), model_->text_length(),
-          Printable(whole, kShownBytes));
-  Written written{.source_tokens = std::ssize(ids), .ended = true};
-  if (Trim(text).empty()) return written;
+  const std::vector<int32_t>& ids = source.ids;
+  Written written{.source_tokens = source.tokens, .ended = true};
+  if (source.is_blank) return written;
   const int64_t length = std::min(model_->decoder().config().length, options.settings.max_tokens + 1);
   model::TextWorkspace workspace;
   model::Decoder<float> decoder(model_->decoder(), options.settings.beams, length);
@@ -227,20 +259,29 @@ void LanguageModel::RequireWriter() const {
           checkpoint_->source, model_->description().architecture);
 }
 
-Written LanguageModel::Continue(const std::string& prompt, const model::GenerationSettings& settings,
-                                const std::function<bool(std::string_view)>& show, const Note& note,
-                                const std::function<bool()>& stop) const {
+std::vector<int32_t> LanguageModel::ReadPrompt(const std::string& prompt) const {
   Require(model_->has_decoder() && !model_->has_encoder(),
           "{}: {} does not continue a text; decoders do (GPT-2, Llama, Qwen)", checkpoint_->source,
           model_->description().architecture);
+  RequireTextBytes(prompt.size(), model_->text_length(), "the prompt");
   std::vector<int32_t> ids = tokenizer_.Encode(prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
-  if (ids.empty()) {
-    const model::GenerationDefaults& defaults = model_->description().generation;
-    const std::optional<int32_t> begin = defaults.begin ? defaults.begin : tokenizer_.special().begin;
-    Require(begin.has_value(), "{}: an empty prompt, and the model has no token to begin with; give a --prompt",
-            checkpoint_->source);
-    ids = {*begin};
-  }
+  if (!ids.empty()) return ids;
+  const model::GenerationDefaults& defaults = model_->description().generation;
+  const std::optional<int32_t> begin = defaults.begin ? defaults.begin : tokenizer_.special().begin;
+  Require(begin.has_value(), "{}: an empty prompt, and the model has no token to begin with; give a --prompt",
+          checkpoint_->source);
+  return {*begin};
+}
+
+Written LanguageModel::Continue(const std::string& prompt, const model::GenerationSettings& settings,
+                                const std::function<bool(std::string_view)>& show, const Note& note,
+                                const std::function<bool()>& stop) const {
+  return Continue(ReadPrompt(prompt), settings, show, note, stop);
+}
+
+Written LanguageModel::Continue(std::vector<int32_t> ids, const model::GenerationSettings& settings,
+                                const std::function<bool(std::string_view)>& show, const Note& note,
+                                const std::function<bool()>& stop) const {
   const int64_t length = model_->text_length();
   const auto prompt_tokens = std::ssize(ids);
   if (prompt_tokens >= length) {

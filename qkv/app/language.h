@@ -11,6 +11,7 @@
 
 #include "qkv/app/note.h"
 #include "qkv/app/open.h"
+#include "qkv/app/text_ids.h"
 #include "qkv/model/generation.h"
 #include "qkv/model/text_model.h"
 #include "qkv/text/tokenizer.h"
@@ -64,6 +65,10 @@ class LanguageModel {
   /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` is told how many, and
   /// which is the first, by its number from 1. Throws Error if the model has a decoder.
   Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
+  /// The same of texts as Read gives them.
+  Tensor<float> Embed(std::span<const TextIds> texts) const;
+  /// Each text as an encoder of vectors reads it, cut to its length. Throws Error as Encode.
+  std::vector<TextIds> Read(std::span<const std::string> texts) const;
 
   /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
@@ -75,19 +80,33 @@ class LanguageModel {
   /// by its number from 1, if it is longer than the model reads, or if the model has no encoder or no decoder.
   std::vector<Written> Write(std::span<const std::string> texts, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
-  /// The same of ids, as Encode gives them, with a seed of each if options.settings has any; the prefix is theirs.
+  /// The same of sources, as ReadSources gives them; the prefix is theirs.
+  std::vector<Written> Write(std::span<const TextIds> sources, const WritingOptions& options,
+                             const std::function<void(size_t)>& done = {}) const;
+  /// Texts that a decoder's encoder reads, with the prefix. Throws Error as Write.
+  std::vector<TextIds> ReadSources(std::span<const std::string> texts, const std::string& prefix) const;
+  /// The same of ids, as Encode gives them, with a seed of each if options.settings has any.
   std::vector<Written> Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
   /// The same of one text, which is given to `show` as it comes; it returns false to stop. A beam search gives it at
   /// the end.
   Written WriteOne(const std::string& text, const WritingOptions& options,
                    const std::function<bool(std::string_view)>& show) const;
+  Written WriteOne(const TextIds& source, const WritingOptions& options,
+                   const std::function<bool(std::string_view)>& show) const;
   /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
   /// prompt that leaves no room is cut at its beginning, and `note` is told. `stop` is asked before each token, in a
-  /// beam search too. Throws Error if the model has an encoder.
+  /// beam search too. Throws Error as ReadPrompt.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
                    const std::function<bool(std::string_view)>& show, const Note& note = {},
                    const std::function<bool()>& stop = {}) const;
+  /// The same of ids, as ReadPrompt gives them.
+  Written Continue(std::vector<int32_t> prompt, const model::GenerationSettings& settings,
+                   const std::function<bool(std::string_view)>& show, const Note& note = {},
+                   const std::function<bool()>& stop = {}) const;
+  /// The ids of a text to be continued; of an empty one the token that a text begins with. Throws Error if the model
+  /// has none, or is no decoder alone, and for a text of more bytes than MaxTextBytes(model().text_length()).
+  std::vector<int32_t> ReadPrompt(const std::string& prompt) const;
 
   /// The token that a decoder with a source reads first. Throws Error if the model's files do not say it.
   int32_t StartToken() const;
@@ -96,7 +115,8 @@ class LanguageModel {
   int64_t usual_length() const;
   /// Number of tokens of a text.
   int64_t CountTokens(const std::string& text) const;
-  /// The ids of each text, of any length. Throws Error that names a text without a token, by its number from 1.
+  /// The ids of each text, uncut. Throws Error that names a text without a token, by its number from 1, or with more
+  /// bytes than MaxTextBytes(model().text_length()).
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
@@ -104,6 +124,8 @@ class LanguageModel {
                 text::Tokenizer tokenizer, text::Tokenizer target);
 
   void RequireWriter() const;
+  std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts, int64_t length) const;
+  int64_t EmbeddedLength() const;
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;

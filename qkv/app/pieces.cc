@@ -9,6 +9,8 @@ namespace qkv::app {
 namespace {
 
 constexpr size_t kShownPiece = 60;  // of a text, in a message
+// Of a text that may be cut: encoding it takes some 40 bytes of memory for each.
+constexpr size_t kMostCutBytes = size_t{4} << 20;
 
 // Ends of sentences: after ".", "!", "?" and a space, after those of Chinese and Japanese, and after line ends. Offsets
 // behind the white space.
@@ -51,7 +53,13 @@ class Cutter {
  public:
   Cutter(const LanguageModel& model, const std::string& prefix) : model_(model), prefix_(prefix) {}
 
-  bool Fits(const std::string& text) const { return model_.CountTokens(prefix_ + text) <= model_.usual_length(); }
+  // Longer ones are not encoded (MaxTextBytes).
+  bool MayFit(const std::string& text) const {
+    return static_cast<int64_t>(prefix_.size() + text.size()) <= MaxTextBytes(model_.model().text_length());
+  }
+  bool Fits(const std::string& text) const {
+    return MayFit(text) && model_.CountTokens(prefix_ + text) <= model_.usual_length();
+  }
 
   void Cut(const std::string& text, std::vector<std::string>* pieces) const { CutAt(text, Unit::kSentence, pieces); }
 
@@ -103,8 +111,14 @@ Pieces CutTexts(std::span<const std::string> texts, const LanguageModel& model, 
     if (cutter.Fits(texts[i])) {
       pieces.texts.push_back(texts[i]);
     } else {
+      Require(may_cut || cutter.MayFit(texts[i]),
+              "{}: text {} has {} bytes, and the model reads {} tokens; --cut cuts it in pieces: {}", command, i + 1,
+              texts[i].size(), model.usual_length(), Printable(texts[i], kShownPiece));
+      Require(!may_cut || texts[i].size() <= kMostCutBytes, "{}: text {} has {} bytes, expected up to {} in one text",
+              command, i + 1, texts[i].size(), kMostCutBytes);
       Require(may_cut, "{}: text {} has {} tokens, and the model reads {}; --cut cuts it in pieces: {}", command, i + 1,
-              model.CountTokens(prefix + texts[i]), model.usual_length(), Printable(texts[i], kShownPiece));
+              may_cut ? 0 : model.CountTokens(prefix + texts[i]), model.usual_length(),
+              Printable(texts[i], kShownPiece));
       cutter.Cut(texts[i], &pieces.texts);
       ++pieces.cut;
     }

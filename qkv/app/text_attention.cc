@@ -95,30 +95,42 @@ TextAttender::TextAttender(const LanguageModel& model, TextAttendRequest request
 
 std::vector<int32_t> TextAttender::TargetIds(const std::string& text, std::string* target) const {
   if (!request_.target) {
-    Written written =
-        model_.Write({&text, 1}, {.prefix = request_.prefix, .settings = request_.settings, .stop = request_.stop})[0];
+    Written written = model_.Write(
+        std::span(&text, 1), {.prefix = request_.prefix, .settings = request_.settings, .stop = request_.stop})[0];
     Require(!written.ids.empty(), "attend: the model writes nothing; give --target, or more --tokens");
     *target = std::move(written.text);
     return std::move(written.ids);
   }
   *target = *request_.target;
-  std::vector<int32_t> ids =
-      model_.target_tokenizer().Encode(*target, {.max_length = kAnyLength, .padding = text::Padding::kNone});
-  Require(!Trim(*target).empty() && !ids.empty(), "attend: --target is empty; give the words that are to be written");
+  return GivenTarget();
+}
+
+std::vector<int32_t> TextAttender::GivenTarget() const {
+  const std::string& target = *request_.target;
   const int64_t length = model_.model().decoder().config().length;
+  RequireTextBytes(target.size(), length, "attend: --target");
+  std::vector<int32_t> ids =
+      model_.target_tokenizer().Encode(target, {.max_length = kAnyLength, .padding = text::Padding::kNone});
+  Require(!Trim(target).empty() && !ids.empty(), "attend: --target is empty; give the words that are to be written");
   Require(std::ssize(ids) <= length, "attend: --target has {} tokens, and the model writes {}; give a shorter one: {}",
-          ids.size(), length, Printable(*target, kShownTextBytes));
+          ids.size(), length, Printable(target, kShownTextBytes));
   return ids;
 }
 
-TextAttender::Ids TextAttender::Tokens(const std::string& text) const {
+std::vector<int32_t> TextAttender::Read(const std::string& text) const {
   Require(!Trim(text).empty(), "attend: the text is empty; give words whose tokens look at each other");
   const std::string whole = pair_ ? request_.prefix + text : text;
-  Ids ids{.source = model_.Encode({&whole, 1})[0]};
   const int64_t length = model_.model().text_length();
-  Require(std::ssize(ids.source) <= length,
+  RequireTextBytes(whole.size(), length, "attend: the text");
+  std::vector<int32_t> ids = model_.Encode({&whole, 1})[0];
+  Require(std::ssize(ids) <= length,
           "attend: the text has {} tokens, and the model reads {}; give a shorter one, such as a sentence: {}",
-          ids.source.size(), length, Printable(text, kShownTextBytes));
+          ids.size(), length, Printable(text, kShownTextBytes));
+  return ids;
+}
+
+TextAttender::Ids TextAttender::Tokens(const std::string& text, const std::vector<int32_t>& source) const {
+  Ids ids{.source = source};
   if (!pair_ || part_ == PartKind::kEncoder) return ids;
   ids.written = TargetIds(text, &ids.target);
   // What each step reads: the token that was written before.
@@ -141,8 +153,8 @@ void TextAttender::FitPage(MapPlan& plan, int64_t T, int64_t N) const {
          FormatShown("{} × {} tokens: the page holds {} only; --layer and --head choose others", T, N, kept));
 }
 
-TextAttention TextAttender::Compute(const std::string& text) const {
-  Ids ids = Tokens(text);
+TextAttention TextAttender::Compute(const std::string& text, const std::vector<int32_t>& source) const {
+  Ids ids = Tokens(text, source);
   const text::Tokenizer &reads = model_.tokenizer(), &writes = model_.target_tokenizer();
   TextAttention attention;
   attention.model = request_.model.empty() ? model_.model().description().architecture : request_.model;

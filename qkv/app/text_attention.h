@@ -70,7 +70,11 @@ class TextAttender {
 
   /// Throws Error if the text is empty or longer than the model reads, if the weights need more than MemoryLimit() or a
   /// page would be too large, and if they are not finite.
-  TextAttention Compute(const std::string& text) const;
+  TextAttention Compute(const std::string& text) const { return Compute(text, Read(text)); }
+  /// The same of a text whose ids are known.
+  TextAttention Compute(const std::string& text, const std::vector<int32_t>& ids) const;
+  /// The ids of a text, with the prefix. Throws Error if it is empty or longer than the model reads.
+  std::vector<int32_t> Read(const std::string& text) const;
 
  private:
   struct Ids {
@@ -78,7 +82,8 @@ class TextAttender {
     std::string target;
   };
 
-  Ids Tokens(const std::string& text) const;
+  Ids Tokens(const std::string& text, const std::vector<int32_t>& source) const;
+  std::vector<int32_t> GivenTarget() const;
   std::vector<int32_t> TargetIds(const std::string& text, std::string* target) const;
   void FitPage(MapPlan& plan, int64_t T, int64_t N) const;
   Tensor<float> Weights(const MapPlan& plan, const Ids& ids, int64_t T, int64_t N) const;

@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr size_t kTextsAtATime = 256;
-constexpr size_t kShownBytes = 60;  // of a text, in a note
 
 std::string Clean(const std::string& text, model::TextCleaning cleaning) {
   switch (cleaning) {
@@ -43,31 +42,42 @@ TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& fold
           model.text_preparation().unsupported);
 }
 
-// The causal encoder that reads a token within the text sees nothing of what follows it.
-text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts, std::vector<uint8_t>* is_cut) const {
+bool TextEncoder::SeesAll() const {
   const model::SequenceConfig& config = model_.text().config();
+  return !config.causal || config.pool == model::TokenPool::kLast;
+}
+
+std::vector<TextIds> TextEncoder::Read(std::span<const std::string> texts) const {
   const model::TextPreparation& preparation = model_.text_preparation();
-  const bool full = !config.causal || config.pool == model::TokenPool::kLast;
-  const bool filled = full && !preparation.padding_id;
+  const bool filled = SeesAll() && !preparation.padding_id;
   constexpr int64_t kNoLimit = int64_t{1} << 40;
   const text::EncodeOptions whole = {.max_length = kNoLimit, .padding = text::Padding::kNone},
                             fitting = {.max_length = model_.text_length(),
                                        .padding = filled ? text::Padding::kMaxLength : text::Padding::kNone};
-  std::vector<std::vector<int32_t>> rows(texts.size());
-  is_cut->assign(texts.size(), 0);
+  std::vector<TextIds> read(texts.size());
   constexpr int64_t kGrain = 16;
   ParallelFor(std::ssize(texts), kGrain, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      RequireTextBytes(texts[i].size(), model_.text_length(), FormatShown("text {}", i + 1));
       const std::string clean = Clean(texts[i], preparation.cleaning);
-      rows[i] = tokenizer_.Encode(clean, whole);
-      (*is_cut)[i] = std::ssize(rows[i]) > model_.text_length();
-      if ((*is_cut)[i] || filled) rows[i] = tokenizer_.Encode(clean, fitting);
+      TextIds& one = read[i];
+      one.ids = tokenizer_.Encode(clean, whole);
+      one.tokens = std::ssize(one.ids);
+      one.read = std::min(one.tokens, model_.text_length());
+      if (one.is_cut() || filled) one.ids = tokenizer_.Encode(clean, fitting);
+      Require(!one.ids.empty(), "{}: a text without a token, and the tokenizer adds none", tokenizer_.description());
     }
   });
-  text::TokenBatch batch{.rows = std::ssize(rows), .columns = full ? model_.text_length() : 0};
-  for (const auto& row : rows) batch.columns = std::max<int64_t>(batch.columns, std::ssize(row));
-  for (auto& row : rows) {
-    Require(!row.empty(), "{}: a text without a token, and the tokenizer adds none", tokenizer_.description());
+  return read;
+}
+
+text::TokenBatch TextEncoder::Fill(std::span<const TextIds> texts) const {
+  const model::TextPreparation& preparation = model_.text_preparation();
+  const bool full = SeesAll();
+  text::TokenBatch batch{.rows = std::ssize(texts), .columns = full ? model_.text_length() : 0};
+  for (const TextIds& text : texts) batch.columns = std::max<int64_t>(batch.columns, std::ssize(text.ids));
+  for (const TextIds& text : texts) {
+    std::vector<int32_t> row = text.ids;
     row.resize(static_cast<size_t>(batch.columns), full ? preparation.padding_id.value_or(0) : row.back());
     batch.ids.insert(batch.ids.end(), row.begin(), row.end());
   }
@@ -77,35 +87,31 @@ text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts, std::ve
   return batch;
 }
 
-text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const {
-  std::vector<uint8_t> is_cut;
-  return Encode(texts, &is_cut);
+text::TokenBatch TextEncoder::Encode(std::span<const std::string> texts) const { return Fill(Read(texts)); }
+
+void TextEncoder::Embed(std::span<const TextIds> texts, model::TowerWorkspace& workspace, View<float> out) const {
+  const text::TokenBatch batch = Fill(texts);
+  model_.TextEmbeds(View<const int32_t>(batch.ids.data(), {batch.rows, batch.columns}), {}, workspace, out);
 }
 
-int64_t TextEncoder::CountTokens(const std::string& text) const {
-  const text::EncodeOptions fitting = {.max_length = model_.text_length(), .padding = text::Padding::kNone};
-  return std::ssize(tokenizer_.Encode(Clean(text, model_.text_preparation().cleaning), fitting));
+Tensor<float> TextEncoder::Embed(std::span<const TextIds> texts) const {
+  auto vectors = Tensor<float>::Uninitialised({std::ssize(texts), model_.width()});
+  model::TowerWorkspace workspace;
+  Embed(texts, workspace, vectors);
+  return vectors;
 }
 
 Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note& note) const {
   auto vectors = Tensor<float>::Uninitialised({static_cast<int64_t>(texts.size()), model_.width()});
   model::TowerWorkspace workspace;
   std::vector<uint8_t> is_cut;
-  size_t cut = 0, first_cut = 0;
   for (size_t first = 0; first < texts.size(); first += kTextsAtATime) {
-    const text::TokenBatch batch = Encode(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)), &is_cut);
-    const View<const int32_t> ids(batch.ids.data(), {batch.rows, batch.columns});
-    const View<float> out(vectors.data() + static_cast<int64_t>(first) * model_.width(), {batch.rows, model_.width()});
-    model_.TextEmbeds(ids, {}, workspace, out);
-    for (size_t i = 0; i < is_cut.size(); ++i) {
-      if (is_cut[i] && cut++ == 0) first_cut = first + i;
-    }
+    const std::vector<TextIds> read = Read(texts.subspan(first, std::min(kTextsAtATime, texts.size() - first)));
+    Embed(read, workspace,
+          vectors.view().slice(0, static_cast<int64_t>(first), static_cast<int64_t>(first) + std::ssize(read)));
+    for (const TextIds& text : read) is_cut.push_back(text.is_cut());
   }
-  if (cut > 0) {
-    Notify(note,
-           FormatShown("{} of {} texts have more than the model's {} tokens and are cut, first number {}: {}", cut,
-                       texts.size(), model_.text_length(), first_cut + 1, Printable(texts[first_cut], kShownBytes)));
-  }
+  NoteCutTexts(note, texts, is_cut, model_.text_length());
   return vectors;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/app/note.h"
+#include "qkv/app/text_ids.h"
 #include "qkv/model/two_tower.h"
 #include "qkv/text/tokenizer.h"
 
@@ -25,16 +26,21 @@ class TextEncoder {
   /// the first, by its number from 1. Throws Error as the tokenizer.
   Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
 
-  /// Ids as the original library makes them, cleaned and filled: [texts, tokens]. Of as many tokens as the longest text
-  /// has if what follows a text is not seen, else of the model's length. Throws Error as the tokenizer.
+  /// The same of texts as Read gives them.
+  Tensor<float> Embed(std::span<const TextIds> texts) const;
+
+  /// Each text as the original library reads it: cleaned, cut to the model's length, and filled if the model sees what
+  /// follows a text. Throws Error as the tokenizer, and for a text of more bytes than MaxTextBytes.
+  std::vector<TextIds> Read(std::span<const std::string> texts) const;
+
+  /// The ids that Read gives, filled to those of the longest text: [texts, tokens].
   text::TokenBatch Encode(std::span<const std::string> texts) const;
 
-  /// Number of tokens of a text that the tower reads, without padding. Throws Error as the tokenizer.
-  int64_t CountTokens(const std::string& text) const;
-
  private:
-  /// is_cut: for each text whether it has more tokens than the model takes.
-  text::TokenBatch Encode(std::span<const std::string> texts, std::vector<uint8_t>* is_cut) const;
+  text::TokenBatch Fill(std::span<const TextIds> texts) const;
+  void Embed(std::span<const TextIds> texts, model::TowerWorkspace& workspace, View<float> out) const;
+  // A causal encoder that reads a token within the text sees nothing of what follows it.
+  bool SeesAll() const;
 
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;

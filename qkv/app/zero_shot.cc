@@ -83,12 +83,19 @@ std::vector<model::Prediction> BestPrompts(const Prompts& prompts, std::span<con
   return best;
 }
 
-Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note) {
+std::vector<std::string> PromptTexts(const Prompts& prompts) {
   std::vector<std::string> texts;
   for (const std::string& label : prompts.labels) {
     for (const std::string& text : prompts.templates) texts.push_back(Fill(text, label));
   }
-  Tensor<float> vectors = encoder.Embed(texts, note);
+  return texts;
+}
+
+Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note) {
+  return MeanPrompts(prompts, encoder.Embed(PromptTexts(prompts), note));
+}
+
+Tensor<float> MeanPrompts(const Prompts& prompts, Tensor<float> vectors) {
   const int64_t classes = std::ssize(prompts.labels), each = std::ssize(prompts.templates), width = vectors.dim(1);
   if (each == 1) return vectors;
   Tensor<float> means({classes, width});

@@ -30,6 +30,10 @@ std::vector<std::string> SplitAtCommas(std::string_view text);
 /// The `top` best classes of one image, best first; equal scores in the order of the labels. scores: [classes].
 std::vector<model::Prediction> BestPrompts(const Prompts& prompts, std::span<const float> scores, int64_t top);
 
+/// The texts of all classes: those of a class are neighbours.
+std::vector<std::string> PromptTexts(const Prompts& prompts);
+/// A vector of unit length for each class, the mean of those of its texts: [classes, width]. vectors: of PromptTexts.
+Tensor<float> MeanPrompts(const Prompts& prompts, Tensor<float> vectors);
 /// A vector of unit length for each class, the mean of those of its texts: [classes, width]. `note`: as
 /// TextEncoder::Embed.
 Tensor<float> EmbedPrompts(const TextEncoder& encoder, const Prompts& prompts, const Note& note = {});

@@ -33,6 +33,7 @@ struct GenerationSettings {
 
   /// Throws Error if a number is out of range, or there are beams and sampling.
   void Validate() const;
+  bool operator==(const GenerationSettings&) const = default;
 };
 
 /// The settings of a model's files. prompt: number of tokens of a decoder before the text, which the files' lengths

@@ -28,10 +28,14 @@ class Counted {
   std::atomic<int64_t>& count_;
 };
 
-// A core for work beside the engine's.
+constexpr std::chrono::milliseconds kLookForCore{25};
+
+// A core for work beside the engine's. Throws Cancelled if its work is given up before there is one.
 class Core {
  public:
-  explicit Core(std::counting_semaphore<>& cores) : cores_(cores) { cores_.acquire(); }
+  explicit Core(std::counting_semaphore<>& cores) : cores_(cores) {
+    while (!cores_.try_acquire_for(kLookForCore)) CheckCancelled();
+  }
   ~Core() { cores_.release(); }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -116,20 +120,20 @@ std::string Context::ListAble(const Ability& ability) {
   return ids;
 }
 
-void Context::Compute(Task& task, const Call& call) {
+void Context::Compute(const std::shared_ptr<Task>& task, const Call& call) {
   const Counted counted(in_engine_);
-  engine_.Compute(task, call.cancelled);
+  engine_.Compute(task, *call.turn, call.cancelled);
 }
 
 void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short) {
   const Counted counted(in_engine_);
-  engine_.Compute(labels, work, is_short, call.cancelled);
+  engine_.Compute(labels, work, is_short, *call.turn, call.cancelled);
 }
 
-std::function<bool()> Context::StepsOf(const Call& call) {
-  return [this, &call] {
+std::function<bool()> Context::Steps() {
+  return [this] {
     GiveWay();
-    if (call.cancelled()) throw Cancelled();
+    CheckCancelled();
     return false;
   };
 }
@@ -138,6 +142,11 @@ void Context::ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved) {
   if (bytes <= reserved) return;
   call.memory->Reserve(bytes - reserved);
   reserved = bytes;
+}
+
+void Context::Prepare(const std::function<void()>& work) {
+  const Core core(cores_);
+  work();
 }
 
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {

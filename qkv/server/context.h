@@ -36,14 +36,21 @@ class Context {
   Metrics& metrics() { return metrics_; }
   ModelStatistics& statistics() { return statistics_; }
 
-  /// Waits for the engine. Throws what the task throws, and Cancelled if the call is cancelled before.
-  void Compute(Task& task, const Call& call);
+  /// Waits for the engine. Throws as Engine::Compute.
+  void Compute(const std::shared_ptr<Task>& task, const Call& call);
   /// The same for a function, alone. A long one calls GiveWay between its steps.
   void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short = true);
   void GiveWay() { engine_.GiveWay(); }
-  /// For a long task to call between its steps: gives way, and throws Cancelled if the call is cancelled; else false,
-  /// go on. The call must outlive it.
-  std::function<bool()> StepsOf(const Call& call);
+  /// For a long task to call between its steps: gives way, and throws Cancelled if no caller waits; else false, go on.
+  std::function<bool()> Steps();
+  /// As Engine::Together.
+  int64_t Together(const TaskLabels& labels, std::span<const double> operations) const {
+    return engine_.Together(labels, operations);
+  }
+
+  /// Work of a request on its own thread alone, beside the engine's: reading texts. As many at a time as there are
+  /// cores. Throws Cancelled if the call is cancelled before it begins.
+  void Prepare(const std::function<void()>& work);
 
   /// An image of a request, on this thread alone; as many at a time as there are cores. `where` is its name in errors.
   /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.

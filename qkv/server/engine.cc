@@ -1,14 +1,22 @@
 #include "qkv/server/engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::server {
 namespace {
 
 // How often a waiting caller looks whether its client has gone.
-constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kLook{25};
+// Before any was measured: operations that a core does in a second, and seconds of a task of unknown ones.
+constexpr double kOperationsPerSecond = 3e10, kUsualSeconds = 0.01;
+constexpr double kLeastSeconds = 1e-6;  // of a task: each costs something
+// Share of the last measurement in a running mean.
+constexpr double kNewest = 0.2;
 
 double SecondsBetween(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -42,114 +50,199 @@ Engine::~Engine() {
   thread_.join();
 }
 
-void Engine::Compute(Task& task, const std::function<bool()>& cancelled) {
-  Entry entry{.task = &task, .key = task.Key(), .since = Clock::now(), .cancelled = &cancelled};
-  std::unique_lock lock(mutex_);
-  if (stopped_) throw Cancelled();
-  queue_.push_back(&entry);
-  changed_.notify_all();
-  while (!entry.done) {
-    entry.finished.wait_for(lock, kLook);
-    const auto place = std::find(queue_.begin(), queue_.end(), &entry);
-    if (place != queue_.end() && cancelled && cancelled()) {
-      queue_.erase(place);
-      throw Cancelled();
-    }
-  }
-  if (entry.error) std::rethrow_exception(entry.error);
+void Engine::Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::function<bool()>& cancelled) {
+  const auto entry = std::make_shared<Entry>();
+  entry->task = task;
+  entry->cancelled = cancelled;
+  Wait(entry, turn, /*may_leave=*/true);
 }
 
-void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short,
+void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short, Turn& turn,
                      const std::function<bool()>& cancelled) {
-  FunctionTask task(labels, work, is_short);
-  Compute(task, cancelled);
+  const auto entry = std::make_shared<Entry>();
+  entry->task = std::make_shared<FunctionTask>(labels, work, is_short);
+  entry->cancelled = cancelled;
+  Wait(entry, turn, /*may_leave=*/false);
+}
+
+void Engine::Wait(const std::shared_ptr<Entry>& entry, Turn& turn, bool may_leave) {
+  const Task& task = *entry->task;
+  entry->key = task.Key();
+  entry->since = Clock::now();
+  std::unique_lock lock(mutex_);
+  if (stopped_) throw Cancelled();
+  entry->cost = PredictLocked(task.Labels(), task.operations(), task.size());
+  queue_.Add(entry, turn);
+  changed_.notify_all();
+  while (!entry->done) {
+    entry->finished.wait_for(lock, kLook);
+    if (entry->done || (entry->begun && !may_leave) || entry->IsWanted()) continue;
+    queue_.Remove(entry);
+    entry->left = true;
+    throw Cancelled();
+  }
+  turn.queued += entry->queued, turn.computed += entry->computed;
+  if (entry->error) std::rethrow_exception(entry->error);
 }
 
 int64_t Engine::waiting() const {
   const std::lock_guard lock(mutex_);
-  return std::ssize(queue_);
+  return queue_.size();
 }
 
 std::map<std::string, int64_t> Engine::WaitingByModel() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, int64_t> waiting;
-  for (const Entry* entry : queue_) ++waiting[entry->task->Labels().model];
+  queue_.ForEach([&](const QueuedWork& work) { ++waiting[static_cast<const Entry&>(work).task->Labels().model]; });
   return waiting;
 }
 
 double Engine::ExpectedWait() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<double>(queue_.size() + 1) * recent_seconds_;
+  return running_ + queue_.cost();
 }
 
-// The oldest task and those of its key behind it. With `wait` it waits for a task, and then a moment for more of them;
-// without it only short tasks are taken, at once.
-std::vector<Engine::Entry*> Engine::Next(std::unique_lock<std::mutex>& lock, bool wait) {
-  const auto first = [&] {
-    return std::find_if(queue_.begin(), queue_.end(), [&](const Entry* e) { return wait || e->task->is_short(); });
-  };
-  if (wait) changed_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
-  if (first() == queue_.end()) return {};
-  const std::string key = (*first())->key;
-  const auto together = [&] {
-    int64_t rows = 0;
-    for (const Entry* entry : queue_) rows += entry->key == key ? entry->task->rows() : 0;
-    return rows;
-  };
-  if (wait && !key.empty()) {
-    const Clock::time_point until = (*first())->since + options_.most_delay;
-    changed_.wait_until(lock, until, [&] {
-      return stopped_ || first() == queue_.end() || (*first())->key != key || together() >= options_.most_together ||
-             (options_.more_may_come && !options_.more_may_come());
-    });
-    if (first() == queue_.end()) return {};
+double Engine::Predict(const TaskLabels& labels, double operations, int64_t size) const {
+  const std::lock_guard lock(mutex_);
+  return PredictLocked(labels, operations, size);
+}
+
+double Engine::PredictLocked(const TaskLabels& labels, double operations, int64_t size) const {
+  const auto known = unit_seconds_.find({labels.model, labels.work, operations > 0});
+  const double usual = operations > 0 ? 1 / (kOperationsPerSecond * NumThreads()) : kUsualSeconds;
+  const double each = known == unit_seconds_.end() ? usual : known->second;
+  return std::max(kLeastSeconds, each * (operations > 0 ? operations : static_cast<double>(size)));
+}
+
+int64_t Engine::Together(const TaskLabels& labels, std::span<const double> operations) const {
+  const std::lock_guard lock(mutex_);
+  const int64_t most = std::clamp<int64_t>(std::ssize(operations), 1, std::max<int64_t>(1, options_.most_together));
+  double sum = operations[0];
+  int64_t count = 1;
+  for (; count < most; ++count) {
+    sum += operations[static_cast<size_t>(count)];
+    if (PredictLocked(labels, sum, count + 1) > options_.most_seconds) break;
   }
-  std::vector<Entry*> batch = {*first()};
-  queue_.erase(first());
-  int64_t rows = batch[0]->task->rows();
-  for (auto entry = queue_.begin(); !batch[0]->key.empty() && entry != queue_.end();) {
-    const bool fits = (*entry)->key == batch[0]->key && rows + (*entry)->task->rows() <= options_.most_together;
-    if (!fits) {
-      ++entry;
-      continue;
-    }
-    rows += (*entry)->task->rows();
-    batch.push_back(*entry);
-    entry = queue_.erase(entry);
+  return count;
+}
+
+void Engine::Learn(const Batch& batch, double seconds) {
+  double operations = 0, size = 0;
+  for (const auto& entry : batch) {
+    if (entry->error) return;  // it ended early
+    operations += entry->task->operations(), size += static_cast<double>(entry->task->size());
   }
+  const double units = operations > 0 ? operations : size;
+  if (!(units > 0)) return;
+  const TaskLabels labels = batch[0]->task->Labels();
+  const Kind kind{labels.model, labels.work, operations > 0};
+  const auto [known, is_new] = unit_seconds_.try_emplace(kind, seconds / units);
+  if (!is_new) known->second += kNewest * (seconds / units - known->second);
+}
+
+// Whether the running task gives way to it. Tasks without steps end the chain of tasks within tasks.
+bool Engine::MayGoFirst(const Task& task) const { return task.is_short() && !(running_short_ && task.has_steps()); }
+
+// With `wait` any task, without it one that the running task gives way to.
+std::shared_ptr<Engine::Entry> Engine::First(bool wait) const {
+  return std::static_pointer_cast<Entry>(
+      queue_.First([&](const QueuedWork& work) { return wait || MayGoFirst(*static_cast<const Entry&>(work).task); }));
+}
+
+// True if tasks of this one's key that wait fill a batch.
+bool Engine::IsFull(const Entry& first) const {
+  int64_t rows = 0;
+  double cost = 0;
+  queue_.ForEach([&](const QueuedWork& work) {
+    const auto& entry = static_cast<const Entry&>(work);
+    if (entry.IsLike(first)) rows += entry.task->rows(), cost += entry.cost;
+  });
+  return rows >= options_.most_together || (!first.task->has_steps() && cost >= options_.most_seconds);
+}
+
+// Lets more tasks of the first one's key come, for a moment.
+void Engine::AwaitOthers(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Entry> first = First(/*wait=*/true);
+  if (!first || first->key.empty()) return;
+  changed_.wait_until(lock, first->since + options_.most_delay, [&] {
+    const std::shared_ptr<Entry> now = First(/*wait=*/true);
+    return stopped_ || !now || !now->IsLike(*first) || IsFull(*now) ||
+           (options_.more_may_come && !options_.more_may_come());
+  });
+}
+
+// The task whose turn it is, and others of its key. With `wait` it waits for a task, and then a moment for more of
+// them; without it only shorter tasks than the running one are taken, at once.
+Engine::Batch Engine::Next(std::unique_lock<std::mutex>& lock, bool wait) {
+  if (wait) {
+    changed_.wait(lock, [&] { return stopped_ || queue_.size() > 0; });
+    AwaitOthers(lock);
+  }
+  std::shared_ptr<Entry> next = First(wait);
+  Batch batch;
+  int64_t rows = 0;
+  double cost = 0;
+  while (next) {
+    rows += next->task->rows(), cost += next->cost;
+    next->begun = true;
+    queue_.Take(next);
+    batch.push_back(std::move(next));
+    const Entry& first = *batch[0];
+    next = std::static_pointer_cast<Entry>(queue_.First([&](const QueuedWork& work) {
+      const auto& entry = static_cast<const Entry&>(work);
+      return entry.IsLike(first) && rows + entry.task->rows() <= options_.most_together &&
+             (first.task->has_steps() || cost + entry.cost <= options_.most_seconds);
+    }));
+  }
+  running_ += cost;
   return batch;
 }
 
-void Engine::RunBatch(const std::vector<Entry*>& batch) {
+void Engine::RunBatch(const Batch& batch) {
+  const auto is_wanted = [](const std::shared_ptr<Entry>& entry) { return entry->IsWanted(); };
+  const CancelScope scope([&] { return std::ranges::none_of(batch, is_wanted); });
   std::vector<Task*> tasks;
-  for (Entry* entry : batch) tasks.push_back(entry->task);
+  for (const auto& entry : batch) tasks.push_back(entry->task.get());
   try {
     tasks[0]->Run(tasks);
+  } catch (const Cancelled&) {
+    for (const auto& entry : batch) entry->error = std::current_exception();
   } catch (...) {
     if (tasks.size() == 1) {
       batch[0]->error = std::current_exception();
       return;
     }
     // One of them is at fault: the others get their answers.
-    for (Entry* entry : batch) RunBatch({entry});
+    for (const auto& entry : batch) RunBatch({entry});
   }
 }
 
-void Engine::Finish(const std::vector<Entry*>& batch) {
+void Engine::Finish(const Batch& batch) {
   const Clock::time_point start = Clock::now();
   BatchReport report;
   report.labels = batch[0]->task->Labels();
   report.tasks = std::ssize(batch);
-  for (const Entry* entry : batch) {
+  double cost = 0;
+  for (const auto& entry : batch) {
     report.size += entry->task->size();
-    report.waited.push_back(SecondsBetween(entry->since, start));
+    entry->queued = SecondsBetween(entry->since, start);
+    report.waited.push_back(entry->queued);
+    cost += entry->cost;
   }
+  const double given = std::exchange(given_, 0);
+  const bool was_short = std::exchange(running_short_, batch[0]->task->is_short());
   RunBatch(batch);
-  report.computed = SecondsBetween(start, Clock::now());
+  running_short_ = was_short;
+  const double all = SecondsBetween(start, Clock::now());
+  report.computed = all;
+  const double own = all - given_;
+  given_ = given + all;
   {
     const std::lock_guard lock(mutex_);
-    recent_seconds_ += 0.1 * (report.computed - recent_seconds_);
-    for (Entry* entry : batch) {
+    running_ -= cost;
+    Learn(batch, own);
+    for (const auto& entry : batch) {
+      entry->computed = own;
       entry->done = true;
       entry->finished.notify_one();
     }
@@ -159,7 +252,7 @@ void Engine::Finish(const std::vector<Entry*>& batch) {
 
 void Engine::GiveWay() {
   std::unique_lock lock(mutex_);
-  const std::vector<Entry*> batch = Next(lock, /*wait=*/false);
+  const Batch batch = Next(lock, /*wait=*/false);
   if (batch.empty()) return;
   lock.unlock();
   Finish(batch);
@@ -168,9 +261,9 @@ void Engine::GiveWay() {
 void Engine::Work() {
   for (;;) {
     std::unique_lock lock(mutex_);
-    const std::vector<Entry*> batch = Next(lock, /*wait=*/true);
+    const Batch batch = Next(lock, /*wait=*/true);
     if (batch.empty()) {
-      if (stopped_ && queue_.empty()) return;
+      if (stopped_ && queue_.size() == 0) return;
       continue;
     }
     lock.unlock();

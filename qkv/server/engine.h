@@ -1,11 +1,12 @@
 // One queue for all computations: a pass uses every core, so two at a time would be slower than one after the other
-// (core/parallel.h). Tasks of one kind that wait at the same time are computed together.
+// (core/parallel.h). Clients take turns (fair_queue.h). Tasks of one kind that wait at the same time are computed
+// together, as many as take a few tens of milliseconds.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "qkv/core/work.h"
+#include "qkv/server/fair_queue.h"
 
 namespace qkv::server {
 
@@ -30,21 +32,29 @@ class Task {
   virtual ~Task() = default;
   /// Tasks of one key may be computed together; a task without one is computed alone.
   virtual std::string Key() const { return {}; }
+  /// Whether it can be computed with another of its key.
+  virtual bool Joins(const Task& /*other*/) const { return true; }
   /// What counters name it by: the model's id and the kind of work.
   virtual TaskLabels Labels() const { return {}; }
   /// Images or texts in it.
   virtual int64_t size() const { return 1; }
   /// What it takes of a batch (EngineOptions::most_together).
   virtual int64_t rows() const { return size(); }
+  /// Estimate of its arithmetic, which its time is in proportion to; 0: it takes as long as others of its labels.
+  virtual double operations() const { return 0; }
   /// True while a long task, which gives way between its steps (Engine::GiveWay), lets this one go first.
   virtual bool is_short() const { return true; }
+  /// True if it gives way between its steps: then time does not bound its batch. A short one lets those without go
+  /// first.
+  virtual bool has_steps() const { return !is_short(); }
   /// Computes all of `batch`, which holds this task and others of its key, and leaves each result in its task. None may
-  /// depend on the others.
+  /// depend on the others. It is cancelled (core/work.h) once no caller of the batch waits.
   virtual void Run(std::span<Task* const> batch) = 0;
 };
 
 struct EngineOptions {
   int64_t most_together = 32;                  // images or texts of one batch, and beams of texts
+  double most_seconds = 0.04;                  // of one batch, as predicted; but one image or text at least
   std::chrono::microseconds most_delay{2000};  // that a task waits for others of its key
   std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
 };
@@ -64,46 +74,75 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Waits until the task has been computed, on the engine's thread; throws what it threw. Throws Cancelled if
-  /// `cancelled` becomes true before it begins. Must not be called by a task.
-  void Compute(Task& task, const std::function<bool()>& cancelled);
-  /// The same for a function, alone. A long one calls GiveWay between its steps.
-  void Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short,
+  /// Waits until the task has been computed, on the engine's thread; throws what it threw. Throws Cancelled soon after
+  /// `cancelled` becomes true, which is called from several threads; a task that has begun may then still be computed
+  /// for others, so it owns what it works on. Must not be called by a task.
+  void Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::function<bool()>& cancelled);
+  /// The same for a function, alone. It may use the caller's memory: if it has begun, the caller waits for its end,
+  /// which is soon if it asks whether it is cancelled. A long one calls GiveWay between its steps.
+  void Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short, Turn& turn,
                const std::function<bool()>& cancelled);
-  /// Called by a long task: computes one batch of the short ones that wait, so that neither waits for long.
+  /// Called by a task with steps: computes one batch of the shorter ones that wait, so that neither waits for long.
   void GiveWay();
 
   /// Tasks that wait.
   int64_t waiting() const;
   /// The same by the model of their labels.
   std::map<std::string, int64_t> WaitingByModel() const;
-  /// Seconds until a new task may begin, from the recent ones.
+  /// Seconds in which all that waits and what is computed will be done, as predicted.
   double ExpectedWait() const;
+  /// Seconds that so many operations, or so many images or texts if these are 0, will take: by the tasks of these
+  /// labels so far, or by a guess.
+  double Predict(const TaskLabels& labels, double operations, int64_t size = 1) const;
+  /// How many of these images or texts, the first of them, make a batch: one at least. operations: of each.
+  int64_t Together(const TaskLabels& labels, std::span<const double> operations) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Entry {
-    Task* task = nullptr;
+  struct Entry : QueuedWork {
+    std::shared_ptr<Task> task;
     std::string key;
     Clock::time_point since;
-    const std::function<bool()>* cancelled = nullptr;
-    bool done = false;
+    std::function<bool()> cancelled;
+    std::atomic<bool> left = false;  // its caller has
+    bool begun = false, done = false;
+    double queued = 0, computed = 0;  // seconds
     std::exception_ptr error;
     std::condition_variable finished;
-  };
 
+    bool IsWanted() const { return !left && !(cancelled && cancelled()); }
+    bool IsLike(const Entry& first) const { return !key.empty() && key == first.key && task->Joins(*first.task); }
+  };
+  using Batch = std::vector<std::shared_ptr<Entry>>;
+
+  void Wait(const std::shared_ptr<Entry>& entry, Turn& turn, bool may_leave);
   void Work();
-  std::vector<Entry*> Next(std::unique_lock<std::mutex>& lock, bool wait);
-  void RunBatch(const std::vector<Entry*>& batch);
-  void Finish(const std::vector<Entry*>& batch);
+  std::shared_ptr<Entry> First(bool wait) const;
+  bool MayGoFirst(const Task& task) const;
+  Batch Next(std::unique_lock<std::mutex>& lock, bool wait);
+  void AwaitOthers(std::unique_lock<std::mutex>& lock);
+  bool IsFull(const Entry& first) const;
+  void RunBatch(const Batch& batch);
+  void Finish(const Batch& batch);
+  double PredictLocked(const TaskLabels& labels, double operations, int64_t size) const;
+  void Learn(const Batch& batch, double seconds);
 
   const EngineOptions options_;
   const std::function<void(const BatchReport&)> report_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Entry*> queue_;
+  FairQueue queue_;
   bool stopped_ = false;
-  double recent_seconds_ = 0.01;  // of a batch, a running mean
+  double running_ = 0;  // predicted seconds of what is computed
+  struct Kind {
+    std::string model, work;
+    bool by_operations = false;
+    auto operator<=>(const Kind&) const = default;
+  };
+  std::map<Kind, double> unit_seconds_;  // of an operation, or of an image or text; running means
+  // Of the engine's thread:
+  double given_ = 0;            // seconds that the running task gave to others
+  bool running_short_ = false;  // the running task is
   std::thread thread_;
 };
 

@@ -43,18 +43,19 @@ FieldNames WithDecoding(FieldNames names) {
 
 std::vector<app::Written> WriteTexts(Context& context, const Call& call,
                                      const std::shared_ptr<const LoadedModel>& model,
-                                     std::span<const std::string> texts, const app::WritingOptions& options) {
+                                     std::span<const app::TextIds> texts, const app::WritingOptions& options) {
   std::vector<app::Written> written;
   const auto most =
       static_cast<size_t>(std::max<int64_t>(1, context.config().batching.most_together / options.settings.beams));
   for (size_t begin = 0; begin < texts.size(); begin += most) {
-    const std::span<const std::string> some = texts.subspan(begin, std::min(most, texts.size() - begin));
+    const std::span<const app::TextIds> some = texts.subspan(begin, std::min(most, texts.size() - begin));
     app::WritingOptions own = options;
     own.settings.sampling.seed += begin;
     own.together = context.config().batching.most_together;
-    WriteTask task(model, {some.begin(), some.end()}, own, call.cancelled, [&context] { context.GiveWay(); });
+    const auto task = std::make_shared<WriteTask>(model, std::vector<app::TextIds>(some.begin(), some.end()), own,
+                                                  [&context] { context.GiveWay(); });
     context.Compute(task, call);
-    written.insert(written.end(), task.written().begin(), task.written().end());
+    written.insert(written.end(), task->written().begin(), task->written().end());
   }
   return written;
 }

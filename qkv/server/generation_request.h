@@ -21,12 +21,12 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
 /// These names and those of the fields that SettingsOf reads.
 FieldNames WithDecoding(FieldNames names);
 
-/// What a decoder with a source writes of each text, in tasks whose texts × beams are those of one batch, so that
-/// others take their turn. The seed of the i-th is options.settings.sampling.seed + i. Throws as
-/// app::LanguageModel::Write, and Cancelled.
+/// What a decoder with a source writes of each text, from LanguageModel::ReadSources, in tasks whose texts × beams are
+/// those of one batch, so that others take their turn. The seed of the i-th is options.settings.sampling.seed + i.
+/// Throws as app::LanguageModel::Write, and Cancelled.
 std::vector<app::Written> WriteTexts(Context& context, const Call& call,
                                      const std::shared_ptr<const LoadedModel>& model,
-                                     std::span<const std::string> texts, const app::WritingOptions& options);
+                                     std::span<const app::TextIds> texts, const app::WritingOptions& options);
 
 /// The field "stop": a text or a list. Throws HttpError 400 for more than 16, an empty one, and one of over 1,000
 /// bytes.

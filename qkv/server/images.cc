@@ -11,7 +11,7 @@ std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const mo
                                     const std::vector<Upload>& images) {
   std::vector<Tensor<float>> pixels;
   for (const Upload& image : images) {
-    if (!pixels.empty() && call.cancelled()) throw Cancelled();
+    CheckCancelled();
     const image::Image decoded = context.Decode(call, image.data(), image.name());
     try {
       pixels.push_back(context.Pixels(call, model, decoded));
@@ -28,14 +28,17 @@ std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const mo
 std::vector<Tensor<float>> ComputePasses(Context& context, const Call& call,
                                          const std::shared_ptr<const LoadedModel>& model, app::Wanted wanted,
                                          std::vector<Tensor<float>> pixels) {
-  const auto most = static_cast<size_t>(context.config().batching.most_together);
+  std::vector<double> operations;
+  for (const Tensor<float>& one : pixels) operations.push_back(PassOperations(*model, one.shape()));
   std::vector<Tensor<float>> results;
-  for (size_t begin = 0; begin < pixels.size(); begin += most) {
-    const auto from = pixels.begin() + static_cast<int64_t>(begin);
-    const auto to = from + static_cast<int64_t>(std::min(most, pixels.size() - begin));
-    PassTask task(model, wanted, {std::make_move_iterator(from), std::make_move_iterator(to)});
+  for (auto from = pixels.begin(); from != pixels.end();) {
+    const auto to = from + context.Together({model->id(), PassTask::kWork},
+                                            std::span(operations).subspan(static_cast<size_t>(from - pixels.begin())));
+    const auto task = std::make_shared<PassTask>(
+        model, wanted, std::vector<Tensor<float>>(std::make_move_iterator(from), std::make_move_iterator(to)));
     context.Compute(task, call);
-    for (Tensor<float>& result : task.TakeResults()) results.push_back(std::move(result));
+    for (Tensor<float>& result : task->TakeResults()) results.push_back(std::move(result));
+    from = to;
   }
   return results;
 }

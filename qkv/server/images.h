@@ -10,8 +10,8 @@
 
 namespace qkv::server {
 
-/// The model's input of each image. Throws HttpError 400 that names the image, and Cancelled if the call is cancelled
-/// between two of them.
+/// The model's input of each image. Throws HttpError 400 that names the image, and Cancelled if this thread's
+/// CancelScope says so.
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
                                     const std::vector<Upload>& images);
 

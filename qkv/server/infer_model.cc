@@ -10,6 +10,7 @@
 #include "qkv/server/generation_request.h"
 #include "qkv/server/images.h"
 #include "qkv/server/infer_json.h"
+#include "qkv/server/tasks.h"
 #include "qkv/server/vectors.h"
 #include "qkv/simd/rows/elementwise.h"
 
@@ -75,7 +76,7 @@ class Inference {
     } else if (model_->facts().writes_text()) {
       outputs_["generated_text"] = Write();
     } else {
-      outputs_["embedding"] = Rows("embedding", TextVectors(context_, call_, model_, Texts()));
+      outputs_["embedding"] = Rows("embedding", VectorsOfTexts());
     }
     std::vector<InferOutput> answer;
     for (const WantedOutput& wanted : wanted_) {
@@ -205,6 +206,13 @@ class Inference {
     return Find("text")->texts;
   }
 
+  std::vector<std::vector<float>> VectorsOfTexts() {
+    io::Json fields = io::Json::object();
+    if (request_.parameters.contains("truncate")) fields["truncate"] = request_.parameters["truncate"];
+    const LongTexts long_texts = LongTextsOf(RequestInput(std::move(fields), {"truncate"}));
+    return EmbedTexts(context_, call_, model_, Texts(), long_texts).vectors;
+  }
+
   void ComputeImages() {
     const bool images = Find("pixels") != nullptr || Find("image") != nullptr;
     const bool texts = Find("text") != nullptr || Find("input_ids") != nullptr;
@@ -224,7 +232,7 @@ class Inference {
       outputs_["embedding"] = Rows("embedding", of_images);
     }
     if (texts && (compares || Wants("text_embedding"))) {
-      of_texts = Find("text") != nullptr ? TextVectors(context_, call_, model_, Texts()) : VectorsOfIds();
+      of_texts = Find("text") != nullptr ? VectorsOfTexts() : VectorsOfIds();
       outputs_["text_embedding"] = Rows("text_embedding", of_texts);
     }
     if (compares && images && texts) Compare(of_images, of_texts);
@@ -270,9 +278,10 @@ class Inference {
       BadRequest("input attention_mask: expected the shape of input_ids");
     const model::TwoTowerModel& towers = *model_->towers();
     const int64_t B = ids.shape[0], D = towers.width();
-    const int64_t most = context_.config().batching.most_together;
+    const std::vector<double> operations(static_cast<size_t>(B), TextOperations(*model_, ids.shape[1]));
     std::vector<std::vector<float>> rows;
-    // A few at a time, as TextVectors does.
+    // A few at a time, as EmbedTexts does.
+    const int64_t most = context_.Together({model_->id(), EmbedTask::kWork}, operations);
     for (int64_t begin = 0; begin < B; begin += most) {
       const auto some = [begin, end = std::min(begin + most, B)](const InferTensor& tensor) {
         return View<const int64_t>(tensor.numbers.data(), tensor.shape).slice(0, begin, end);
@@ -309,16 +318,6 @@ class Inference {
     return RequestInput(std::move(fields), WithDecoding({"prefix"}));
   }
 
-  // Before any is written, with the numbers that the client knows.
-  void RequireLengths(const std::vector<std::string>& texts, const std::string& prefix) const {
-    const app::LanguageModel& language = *model_->language();
-    const int64_t most = language.model().text_length();
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const int64_t tokens = language.CountTokens(prefix + texts[i]);
-      Require(tokens <= most, "input text: text {} has {} tokens, and the model reads {}", i + 1, tokens, most);
-    }
-  }
-
   InferTensor Write() {
     const std::vector<std::string> texts = Texts();
     const app::LanguageModel& language = *model_->language();
@@ -327,18 +326,20 @@ class Inference {
     if (language.model().has_encoder()) {
       const app::WritingOptions writing{.prefix = options.Text("prefix"),
                                         .settings = SettingsOf(options, language.Settings())};
-      context_.Compute({model_->id(), "tokens"}, call_, [&] { RequireLengths(texts, writing.prefix); });
-      for (const app::Written& written : WriteTexts(context_, call_, model_, texts, writing)) {
+      std::vector<app::TextIds> sources;
+      context_.Prepare([&] { sources = language.ReadSources(texts, writing.prefix); });
+      for (const app::Written& written : WriteTexts(context_, call_, model_, sources, writing)) {
         output.texts.push_back(written.text);
       }
       return output;
     }
     for (const std::string& text : texts) {
+      std::vector<int32_t> ids;
+      context_.Prepare([&] { ids = language.ReadPrompt(text); });
       const auto continue_text = [&] {
-        const model::GenerationSettings settings =
-            SettingsOf(options, language.Settings(text.empty() ? 1 : language.CountTokens(text)));
         const auto take = [](std::string_view) { return true; };
-        output.texts.push_back(language.Continue(text, settings, take, {}, context_.StepsOf(call_)).text);
+        const model::GenerationSettings settings = SettingsOf(options, language.Settings(std::ssize(ids)));
+        output.texts.push_back(language.Continue(ids, settings, take, {}, context_.Steps()).text);
       };
       context_.Compute({model_->id(), "generation"}, call_, continue_text, /*is_short=*/false);
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkv/server/exchange.h"
+#include "qkv/server/fair_queue.h"
 
 namespace qkv::server {
 
@@ -36,11 +37,6 @@ class ImageMemory {
   int64_t reserved_ = 0;
 };
 
-/// Seconds of a request's tasks in the engine, for its log line. Added to from any thread.
-struct EngineTimes {
-  std::atomic<double> queued{0}, computed{0};
-};
-
 /// A request on its way to its answer, in a handler's hands.
 struct Call {
   std::shared_ptr<Exchange> exchange;
@@ -48,12 +44,12 @@ struct Call {
   std::function<bool()> cancelled;                // the client has gone, or the time is over
   std::function<void()> renew;                    // a stream has gone on: its time begins again
   std::shared_ptr<ImageMemory> memory;
+  std::shared_ptr<Turn> turn = std::make_shared<Turn>();  // in the engine's queue, with the seconds there
   std::string model;  // the id of the one that answers, once it is known; for counters and the log
-  std::shared_ptr<EngineTimes> times = std::make_shared<EngineTimes>();
 
   const HttpRequest& request() const { return exchange->request(); }
   /// For the log line; before the end of the answer.
-  WorkNote note() const { return {model, times->queued, times->computed}; }
+  WorkNote note() const { return {model, turn->queued, turn->computed}; }
 };
 
 /// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, Error for a request that is

@@ -122,17 +122,15 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   if (input.Has("part")) request.part = app::ParsePart(input.Text("part"), "part");
   const bool writes = language.model().has_decoder() && language.model().has_encoder();
   if (input.Has("target")) request.target = input.Text("target");
-  request.stop = context.StepsOf(call);
+  request.stop = context.Steps();
   const app::TextAttender attender(language, std::move(request));
+  std::vector<int32_t> ids;
+  context.Prepare([&] { ids = attender.Read(text); });
+  const double tokens = static_cast<double>(ids.size());
+  if (!writes) RequireNumbers(tokens * tokens, packed);
   app::TextAttention attention;
   context.Compute(
-      {model.id(), "attention"}, call,
-      [&] {
-        const double tokens = static_cast<double>(language.CountTokens(text));
-        if (!writes) RequireNumbers(tokens * tokens, packed);
-        attention = attender.Compute(text);
-      },
-      /*is_short=*/!writes);
+      {model.id(), "attention"}, call, [&] { attention = attender.Compute(text, ids); }, /*is_short=*/!writes);
   const auto numbers = static_cast<double>(attention.weights.size());
   RequireNumbers(numbers, packed);
   call.memory->Reserve(AnswerBytes(numbers, packed));

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "qkv/app/json_line.h"
+#include "qkv/model/finite.h"
 #include "qkv/report/base64.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t kMaxInputs = 2048;
 
 // "user" says nothing to this server.
-const FieldNames kEmbeddingFields = {"image", "input", "messages", "encoding_format", "dimensions", "user"};
+const FieldNames kEmbeddingFields = {"image", "input", "messages", "encoding_format", "dimensions", "truncate", "user"};
 
 // One thing to embed: a text, or an image.
 struct Item {
@@ -105,22 +106,30 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 
-void EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                const std::vector<Item>& items, std::vector<std::vector<float>>* vectors) {
+// What was read of the texts is returned, in their order.
+TextVectors EmbedItems(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                       const std::vector<Item>& items, LongTexts long_texts, std::vector<std::vector<float>>* vectors) {
   std::vector<size_t> places;
   std::vector<std::string> texts;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!items[i].image) places.push_back(i), texts.push_back(items[i].text);
   }
-  std::vector<std::vector<float>> found = TextVectors(context, call, model, std::move(texts));
-  for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
+  TextVectors found = EmbedTexts(context, call, model, texts, long_texts);
+  for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found.vectors[i]);
+  return found;
 }
 
-// Cuts a vector to its first numbers and makes it of unit length again, as OpenAI's "dimensions" does.
-void Shorten(std::vector<float>& vector, int64_t dimensions) {
-  if (dimensions >= std::ssize(vector)) return;
+// Cuts a vector to its first numbers and makes it of unit length, as OpenAI's "dimensions" does. As many numbers as the
+// vector has leave it as the model gives it.
+void Shorten(std::vector<float>& vector, int64_t dimensions, size_t index) {
+  if (dimensions == std::ssize(vector)) return;
+  if (dimensions > std::ssize(vector)) {
+    BadRequest("dimensions",
+               fmt::format("a whole number from 1 to {}, the width of the model's vectors", vector.size()));
+  }
   vector.resize(static_cast<size_t>(dimensions));
-  model::NormaliseRows(View<float>(vector.data(), {1, dimensions}));
+  if (model::NormaliseRows(View<float>(vector.data(), {1, dimensions})) < 0) return;
+  throw model::AnswerError(fmt::format("vector {} has no direction in its first {} dimensions", index, dimensions));
 }
 
 const Ability& AbilityFor(const std::vector<Item>& items) {
@@ -132,16 +141,18 @@ const Ability& AbilityFor(const std::vector<Item>& items) {
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request(), kEmbeddingFields);
   const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
-  const int64_t dimensions = input.Integer("dimensions", INT32_MAX, 1, INT32_MAX);
+  const int64_t dimensions = input.Integer("dimensions", 0, 1, INT32_MAX);
+  const LongTexts long_texts = LongTextsOf(input);
   const std::vector<Item> items = ParseItems(input);
   const auto model = context.ModelFor(call, input.Text("model"), AbilityFor(items));
   std::vector<std::vector<float>> vectors(items.size());
   EmbedImages(context, call, model, items, &vectors);
-  EmbedTexts(context, call, model, items, &vectors);
+  const TextVectors texts = EmbedItems(context, call, model, items, long_texts, &vectors);
   io::Json data = io::Json::array();
-  for (size_t i = 0; i < vectors.size(); ++i) {
-    Shorten(vectors[i], dimensions);
+  for (size_t i = 0, text = 0; i < vectors.size(); ++i) {
+    if (dimensions > 0) Shorten(vectors[i], dimensions, i);
     io::Json json = {{"object", "embedding"}, {"index", i}};
+    if (!items[i].image && texts.is_cut[text++]) json["truncated"] = true;
     if (packed) {
       json["embedding"] = report::Base64(std::as_bytes(std::span(vectors[i])));
     } else {
@@ -149,11 +160,7 @@ HttpResponse Embeddings(Context& context, Call& call) {
     }
     data.push_back(std::move(json));
   }
-  int64_t tokens = 0;
-  for (const Item& item : items) {
-    if (item.image) continue;
-    tokens += model->texts() ? model->texts()->CountTokens(item.text) : model->language()->CountTokens(item.text);
-  }
+  const int64_t tokens = texts.tokens();
   context.metrics().CountTokens(model->id(), tokens, 0);
   return {.body = app::JsonLine({{"object", "list"},
                                  {"model", model->id()},

@@ -76,8 +76,10 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   const app::LanguageModel& language = *model->language();
   Continuation c;
   EventStream stream(call);
+  std::vector<int32_t> ids;
+  context.Prepare([&] { ids = language.ReadPrompt(prompt); });
+  const model::GenerationSettings settings = SettingsOf(input, language.Settings(std::ssize(ids)));
   const auto continue_text = [&] {
-    const int64_t tokens = prompt.empty() ? 1 : language.CountTokens(prompt);
     StopScanner scanner(stops);
     const auto show = [&](std::string text) {
       c.text += text;
@@ -89,8 +91,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
       if (streams) call.renew();
       return taken && !scanner.stopped();
     };
-    const app::Written written =
-        language.Continue(prompt, SettingsOf(input, language.Settings(tokens)), take, {}, context.StepsOf(call));
+    const app::Written written = language.Continue(ids, settings, take, {}, context.Steps());
     if (!taken) throw Cancelled();
     if (!scanner.stopped()) show(scanner.Rest());
     c.finish = written.ended || scanner.stopped() ? "stop" : "length";

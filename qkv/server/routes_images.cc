@@ -8,6 +8,7 @@
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
 #include "qkv/server/tasks.h"
+#include "qkv/server/vectors.h"
 
 namespace qkv::server {
 namespace {
@@ -26,22 +27,18 @@ app::Prompts PromptsOf(const RequestInput& input) {
   return prompts;
 }
 
-// Scores of classes in words: [images, classes].
+// Scores of classes in words: [images, classes]. is_cut: of the prompts' texts.
 Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                             const app::Prompts& prompts, const std::vector<Tensor<float>>& pooled) {
-  const int64_t width = model->towers()->width(), count = std::ssize(prompts.labels);
-  Tensor<float> classes({count, width});
-  // A few texts at a time, between which others may be computed and the call may be cancelled.
-  const int64_t each = std::ssize(prompts.templates);
-  const int64_t together = std::max<int64_t>(1, context.config().batching.most_together / each);
-  for (int64_t begin = 0; begin < count; begin += together) {
-    const int64_t end = std::min(count, begin + together);
-    const app::Prompts some{{prompts.labels.begin() + begin, prompts.labels.begin() + end}, prompts.templates};
-    context.Compute({model->id(), "texts"}, call, [&] {
-      const Tensor<float> vectors = app::EmbedPrompts(*model->texts(), some);
-      std::copy_n(vectors.data(), vectors.size(), classes.view().row(begin));
-    });
+                             const app::Prompts& prompts, LongTexts long_texts,
+                             const std::vector<Tensor<float>>& pooled, std::vector<bool>* is_cut) {
+  const int64_t width = model->towers()->width();
+  TextVectors texts = EmbedTexts(context, call, model, app::PromptTexts(prompts), long_texts);
+  Tensor<float> vectors({std::ssize(texts.vectors), width});
+  for (size_t i = 0; i < texts.vectors.size(); ++i) {
+    std::ranges::copy(texts.vectors[i], vectors.view().row(static_cast<int64_t>(i)));
   }
+  const Tensor<float> classes = app::MeanPrompts(prompts, std::move(vectors));
+  *is_cut = std::move(texts.is_cut);
   Tensor<float> images({std::ssize(pooled), width});
   for (size_t i = 0; i < pooled.size(); ++i) {
     std::copy_n(pooled[i].data(), width, images.view().row(static_cast<int64_t>(i)));
@@ -64,7 +61,7 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
 }
 
 HttpResponse Classify(Context& context, Call& call) {
-  const RequestInput input(call.request(), {"image", "top", "prompts", "templates"});
+  const RequestInput input(call.request(), {"image", "top", "prompts", "templates", "truncate"});
   const bool by_prompts = input.Has("prompts");
   const auto model = context.ModelFor(call, input.Text("model"), by_prompts ? kClassifyByPrompts : kClassify);
   const std::vector<Upload>& images = input.RequireImages();
@@ -81,13 +78,17 @@ HttpResponse Classify(Context& context, Call& call) {
     return {.body = app::JsonLine(Answer(model->id(), images, tops))};
   }
   const app::Prompts prompts = PromptsOf(input);
+  const LongTexts long_texts = LongTextsOf(input);
   const std::vector<Tensor<float>> pooled =
       ComputePasses(context, call, model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));
-  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, pooled);
+  std::vector<bool> is_cut;
+  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, long_texts, pooled, &is_cut);
   for (size_t i = 0; i < images.size(); ++i) {
     tops[i] = app::BestPrompts(prompts, {scores.view().row(static_cast<int64_t>(i)), prompts.labels.size()}, top);
   }
-  return {.body = app::JsonLine(Answer(model->id(), images, tops))};
+  io::Json answer = Answer(model->id(), images, tops);
+  if (std::ranges::find(is_cut, true) != is_cut.end()) answer["truncated"] = true;
+  return {.body = app::JsonLine(answer)};
 }
 
 }  // namespace

@@ -46,10 +46,14 @@ io::Json TextJson(size_t index, const app::Written& written) {
 
 // Answers to all texts.
 std::vector<app::Written> WriteAll(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
+  const app::LanguageModel& language = *r.model->language();
   app::Pieces pieces;
-  context.Compute({r.model->id(), "tokens"}, call,
-                  [&] { pieces = app::CutTexts(r.texts, *r.model->language(), r.options.prefix, r.cut, task); });
-  return app::JoinPieces(pieces, WriteTexts(context, call, r.model, pieces.texts, r.options));
+  std::vector<app::TextIds> sources;
+  context.Prepare([&] {
+    pieces = app::CutTexts(r.texts, language, r.options.prefix, r.cut, task);
+    sources = language.ReadSources(pieces.texts, r.options.prefix);
+  });
+  return app::JoinPieces(pieces, WriteTexts(context, call, r.model, sources, r.options));
 }
 
 HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& r, const std::string& task) {
@@ -70,16 +74,18 @@ HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& 
 
 // Each text's pieces as they come, and then what RewriteAtOnce says of it.
 void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStream& stream) {
+  std::vector<app::TextIds> sources;
+  context.Prepare([&] { sources = r.model->language()->ReadSources(r.texts, r.options.prefix); });
   for (size_t i = 0; i < r.texts.size(); ++i) {
     app::WritingOptions options = r.options;
     options.settings.sampling.seed += i;
-    options.stop = context.StepsOf(call);
+    options.stop = context.Steps();
     app::Written written;
     bool taken = true;
     context.Compute(
         {r.model->id(), "writing"}, call,
         [&] {
-          written = r.model->language()->WriteOne(r.texts[i], options, [&](std::string_view piece) {
+          written = r.model->language()->WriteOne(sources[i], options, [&](std::string_view piece) {
             taken = stream.Send({{"index", i}, {"text", piece}});
             call.renew();
             return taken;

@@ -229,6 +229,7 @@ struct Server::State {
     call.cancelled = [exchange, begin, limit] { return exchange->cancelled() || Clock::now() > begin->load() + limit; };
     call.renew = [begin] { *begin = Clock::now(); };
     call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
+    call.turn->client = exchange->request().peer;
     std::optional<HttpResponse> response = Respond(call, *match.route);
     if (!response) return response;
     CompressAnswer(call.request(), &*response);

@@ -1,12 +1,13 @@
 #include "qkv/server/tasks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "qkv/app/cross_rule.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
+#include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/finite.h"
 
 namespace qkv::server {
@@ -105,8 +106,21 @@ void TrimScratch(int64_t most_bytes) {
   for (model::Workspace<float>& workspace : Workspaces()) workspace = {};
 }
 
+double PassOperations(const LoadedModel& model, const Shape& pixels) {
+  return model::Cost(model.image()->config(), pixels[2], pixels[3]);
+}
+
+double TextOperations(const LoadedModel& model, int64_t tokens) {
+  model::SequenceConfig config =
+      model.texts() != nullptr ? model.towers()->text().config() : *model.facts().texts->encoder;
+  config.length = tokens;
+  return model::Cost(config);
+}
+
 PassTask::PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels)
-    : model_(std::move(model)), wanted_(wanted), pixels_(std::move(pixels)), results_(pixels_.size()) {}
+    : model_(std::move(model)), wanted_(wanted), pixels_(std::move(pixels)), results_(pixels_.size()) {
+  for (const Tensor<float>& one : pixels_) operations_ += PassOperations(*model_, one.shape());
+}
 
 std::string PassTask::Key() const {
   return fmt::format("pass {} {}", fmt::ptr(model_.get()), static_cast<int>(wanted_));
@@ -137,13 +151,19 @@ std::vector<Tensor<float>> PassTask::TakeResults() {
   return std::move(results_);
 }
 
-EmbedTask::EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts)
+EmbedTask::EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts)
     : model_(std::move(model)), texts_(std::move(texts)) {}
 
 std::string EmbedTask::Key() const { return fmt::format("embed {}", fmt::ptr(model_.get())); }
 
+double EmbedTask::operations() const {
+  double operations = 0;
+  for (const app::TextIds& text : texts_) operations += TextOperations(*model_, std::ssize(text.ids));
+  return operations;
+}
+
 void EmbedTask::Run(std::span<Task* const> batch) {
-  std::vector<std::string> texts;
+  std::vector<app::TextIds> texts;
   for (EmbedTask* task : As<EmbedTask>(batch)) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
   const Tensor<float> all =
       model_->texts() != nullptr ? model_->texts()->Embed(texts) : model_->language()->Embed(texts);
@@ -155,25 +175,23 @@ void EmbedTask::Run(std::span<Task* const> batch) {
   }
 }
 
-WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts,
-                     app::WritingOptions options, std::function<bool()> cancelled, std::function<void()> give_way)
-    : model_(std::move(model)),
-      texts_(std::move(texts)),
-      options_(std::move(options)),
-      cancelled_(std::move(cancelled)),
-      give_way_(std::move(give_way)) {
+WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts,
+                     app::WritingOptions options, std::function<void()> give_way)
+    : model_(std::move(model)), texts_(std::move(texts)), options_(std::move(options)), give_way_(std::move(give_way)) {
   // More than the decoder has positions for is never written.
   int64_t& most = options_.settings.max_tokens;
   most = std::min(most, model_->language()->model().decoder().config().length);
+  // Without drawing a seed changes nothing, and must not keep texts apart.
+  if (options_.settings.sampling.temperature == 0) options_.settings.sampling.seed = 0;
 }
 
 // Texts that are drawn have seeds by their places, so they are not mixed with others.
 std::string WriteTask::Key() const {
-  const model::GenerationSettings& s = options_.settings;
-  if (s.sampling.temperature > 0) return {};
-  return fmt::format("write {} {} {} {} {} {} {} {} {} {} {} {}", fmt::ptr(model_.get()), options_.prefix, s.max_tokens,
-                     s.min_tokens, s.no_repeat_ngram, s.repetition_penalty, s.beams, s.length_penalty, s.early_stopping,
-                     fmt::join(s.ends, ","), fmt::join(s.suppressed, ","), app::DescribeCrossWeights(s.cross));
+  return options_.settings.sampling.temperature > 0 ? "" : fmt::format("write {}", fmt::ptr(model_.get()));
+}
+
+bool WriteTask::Joins(const Task& other) const {
+  return options_.settings == static_cast<const WriteTask&>(other).options_.settings;
 }
 
 bool WriteTask::is_short() const {
@@ -185,21 +203,17 @@ bool WriteTask::is_short() const {
 
 void WriteTask::Run(std::span<Task* const> batch) {
   const std::vector<WriteTask*> tasks = As<WriteTask>(batch);
-  std::vector<std::string> texts;
+  std::vector<app::TextIds> texts;
   for (WriteTask* task : tasks) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
-  const bool is_long = std::any_of(tasks.begin(), tasks.end(), [](const WriteTask* task) { return !task->is_short(); });
-  bool stopped = false;
   app::WritingOptions options = options_;
   // Together, so that the steps are on this thread, which may compute others' tasks.
   options.together = std::max(options.together, std::ssize(texts));
   options.stop = [&] {
-    if (is_long && give_way_) give_way_();
-    stopped = std::all_of(tasks.begin(), tasks.end(),
-                          [](const WriteTask* task) { return task->cancelled_ && task->cancelled_(); });
-    return stopped;
+    if (give_way_) give_way_();
+    CheckCancelled();
+    return false;
   };
   std::vector<app::Written> all = model_->language()->Write(texts, options);
-  if (stopped) throw Cancelled();
   auto next = all.begin();
   for (WriteTask* task : tasks) {
     task->written_.assign(std::make_move_iterator(next), std::make_move_iterator(next + task->size()));

@@ -20,6 +20,11 @@ int64_t ScratchBytes();
 /// Frees it if it is more than this.
 void TrimScratch(int64_t most_bytes);
 
+/// Estimate of the arithmetic of one image, whose pixels are [1, channels, height, width].
+double PassOperations(const LoadedModel& model, const Shape& pixels);
+/// Likewise of a text of so many tokens that becomes a vector.
+double TextOperations(const LoadedModel& model, int64_t tokens);
+
 /// A pass of some images through one model.
 class PassTask final : public Task {
  public:
@@ -27,8 +32,10 @@ class PassTask final : public Task {
   PassTask(std::shared_ptr<const LoadedModel> model, app::Wanted wanted, std::vector<Tensor<float>> pixels);
 
   std::string Key() const override;
-  TaskLabels Labels() const override { return {model_->id(), "images"}; }
+  static constexpr const char* kWork = "images";
+  TaskLabels Labels() const override { return {model_->id(), kWork}; }
   int64_t size() const override { return std::ssize(pixels_); }
+  double operations() const override { return operations_; }
   void Run(std::span<Task* const> batch) override;
 
   /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws model::AnswerError if one is not finite.
@@ -39,17 +46,20 @@ class PassTask final : public Task {
   const app::Wanted wanted_;
   std::vector<Tensor<float>> pixels_;
   std::vector<Tensor<float>> results_;
+  double operations_ = 0;
 };
 
 /// Vectors of some texts.
 class EmbedTask final : public Task {
  public:
-  /// The model has a text tower, or is an encoder of texts.
-  EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts);
+  /// The model has a text tower, or is an encoder of texts; it has read them.
+  EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts);
 
   std::string Key() const override;
-  TaskLabels Labels() const override { return {model_->id(), "texts"}; }
+  static constexpr const char* kWork = "texts";
+  TaskLabels Labels() const override { return {model_->id(), kWork}; }
   int64_t size() const override { return std::ssize(texts_); }
+  double operations() const override;
   void Run(std::span<Task* const> batch) override;
 
   /// [texts, width]
@@ -57,21 +67,23 @@ class EmbedTask final : public Task {
 
  private:
   std::shared_ptr<const LoadedModel> model_;
-  const std::vector<std::string> texts_;
+  const std::vector<app::TextIds> texts_;
   Tensor<float> vectors_;
 };
 
-/// Texts that a decoder with a source writes. It ends with Cancelled once no caller of its batch waits any more.
+/// Texts that a decoder with a source writes.
 class WriteTask final : public Task {
  public:
-  /// cancelled: of the caller, asked from any thread. give_way: called between the steps of a task that is not short.
-  WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<std::string> texts, app::WritingOptions options,
-            std::function<bool()> cancelled = {}, std::function<void()> give_way = {});
+  /// texts: from LanguageModel::ReadSources. give_way: called between its steps.
+  WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts, app::WritingOptions options,
+            std::function<void()> give_way = {});
 
   std::string Key() const override;
   TaskLabels Labels() const override { return {model_->id(), "writing"}; }
   int64_t size() const override { return std::ssize(texts_); }
   int64_t rows() const override { return size() * options_.settings.beams; }
+  bool Joins(const Task& other) const override;
+  bool has_steps() const override { return true; }
   /// By its cost: a text that is written token by token stands still meanwhile.
   bool is_short() const override;
   void Run(std::span<Task* const> batch) override;
@@ -80,9 +92,8 @@ class WriteTask final : public Task {
 
  private:
   std::shared_ptr<const LoadedModel> model_;
-  const std::vector<std::string> texts_;
+  const std::vector<app::TextIds> texts_;
   app::WritingOptions options_;
-  const std::function<bool()> cancelled_;
   const std::function<void()> give_way_;
   std::vector<app::Written> written_;
 };

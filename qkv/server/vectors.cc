@@ -1,6 +1,10 @@
 #include "qkv/server/vectors.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <iterator>
+#include <numeric>
+#include <span>
 
 #include "qkv/app/embed.h"
 #include "qkv/model/finite.h"
@@ -31,23 +35,43 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
   return vectors;
 }
 
-std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
-                                            const std::shared_ptr<const LoadedModel>& model,
-                                            std::vector<std::string> texts) {
-  std::vector<std::vector<float>> vectors;
-  if (texts.empty()) return vectors;
-  // A few at a time, between which others may be computed and the call may be cancelled.
-  const auto most = static_cast<size_t>(context.config().batching.most_together);
-  for (size_t begin = 0; begin < texts.size(); begin += most) {
-    const auto from = texts.begin() + static_cast<int64_t>(begin);
-    EmbedTask task(model, {from, from + static_cast<int64_t>(std::min(most, texts.size() - begin))});
-    context.Compute(task, call);
-    const Tensor<float>& some = task.vectors();
-    for (int64_t i = 0; i < some.dim(0); ++i) {
-      vectors.emplace_back(some.view().row(i), some.view().row(i) + some.dim(1));
+int64_t TextVectors::tokens() const { return std::accumulate(read.begin(), read.end(), int64_t{0}); }
+
+TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                       const std::vector<std::string>& texts, LongTexts long_texts) {
+  TextVectors all;
+  std::vector<app::TextIds> ids;
+  context.Prepare(
+      [&] { ids = model->texts() != nullptr ? model->texts()->Read(texts) : model->language()->Read(texts); });
+  std::vector<double> operations;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i].is_cut() && long_texts == LongTexts::kRefuse) {
+      throw HttpError(
+          413, "invalid_request_error",
+          fmt::format("text {} has {} tokens, and the model reads {}: send a shorter one, or truncate: true", i + 1,
+                      ids[i].tokens, ids[i].read));
     }
+    all.read.push_back(ids[i].read);
+    all.is_cut.push_back(ids[i].is_cut());
+    operations.push_back(TextOperations(*model, std::ssize(ids[i].ids)));
   }
-  return vectors;
+  for (auto from = ids.begin(); from != ids.end();) {
+    const auto to = from + context.Together({model->id(), EmbedTask::kWork},
+                                            std::span(operations).subspan(static_cast<size_t>(from - ids.begin())));
+    const auto task = std::make_shared<EmbedTask>(
+        model, std::vector<app::TextIds>(std::make_move_iterator(from), std::make_move_iterator(to)));
+    context.Compute(task, call);
+    const Tensor<float>& some = task->vectors();
+    for (int64_t i = 0; i < some.dim(0); ++i) {
+      all.vectors.emplace_back(some.view().row(i), some.view().row(i) + some.dim(1));
+    }
+    from = to;
+  }
+  return all;
+}
+
+LongTexts LongTextsOf(const RequestInput& input) {
+  return input.Flag("truncate", true) ? LongTexts::kCut : LongTexts::kRefuse;
 }
 
 }  // namespace qkv::server

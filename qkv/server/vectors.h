@@ -7,6 +7,7 @@
 
 #include "qkv/app/embed.h"
 #include "qkv/server/context.h"
+#include "qkv/server/request_input.h"
 
 namespace qkv::server {
 
@@ -21,9 +22,24 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names);
 
-/// A vector of unit length of each text, by the text tower or an encoder of texts, which the model has or is.
-std::vector<std::vector<float>> TextVectors(Context& context, const Call& call,
-                                            const std::shared_ptr<const LoadedModel>& model,
-                                            std::vector<std::string> texts);
+/// Vectors of texts, and what was read of each.
+struct TextVectors {
+  std::vector<std::vector<float>> vectors;  // of unit length, as far as the model's are
+  std::vector<int64_t> read;                // tokens of each text that the model read
+  std::vector<bool> is_cut;                 // whether the text has more
+
+  int64_t tokens() const;
+};
+
+/// What becomes of a text with more tokens than the model reads.
+enum class LongTexts { kCut, kRefuse };
+
+/// A vector of each text, by the text tower or an encoder of texts, which the model has or is. Throws HttpError 413 for
+/// a text that is too long, if these are refused.
+TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                       const std::vector<std::string>& texts, LongTexts long_texts = LongTexts::kCut);
+
+/// The field "truncate", true unless given.
+LongTexts LongTextsOf(const RequestInput& input);
 
 }  // namespace qkv::server

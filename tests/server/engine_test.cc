@@ -35,13 +35,25 @@ class Square final : public Task {
 
 const std::function<bool()> kNever = [] { return false; };
 
+// The square, as a request of its own.
+int Compute(Engine& engine, int number, std::vector<size_t>* batches) {
+  Turn turn;
+  const auto task = std::make_shared<Square>(number, batches);
+  engine.Compute(task, turn, kNever);
+  return task->result();
+}
+
+void Compute(Engine& engine, const TaskLabels& labels, const std::function<void()>& work, bool is_short = true) {
+  Turn turn;
+  engine.Compute(labels, work, is_short, turn, kNever);
+}
+
 // Keeps the engine busy until it is opened.
 class Gate {
  public:
   explicit Gate(Engine& engine)
       : done_(std::async(std::launch::async, [this, &engine] {
-          engine.Compute(
-              {"m", "gate"}, [this] { entered_.set_value(), open_.get_future().wait(); }, true, kNever);
+          Compute(engine, {"m", "gate"}, [this] { entered_.set_value(), open_.get_future().wait(); });
         })) {
     entered_.get_future().wait();
   }
@@ -62,15 +74,11 @@ void AwaitWaiting(const Engine& engine, int64_t tasks) {
 TEST(Engine, ComputesWaitingTasksTogether) {
   std::vector<BatchReport> reports;
   std::vector<size_t> batches;
-  Engine engine({.most_together = 3}, [&](const BatchReport& report) { reports.push_back(report); });
+  Engine engine({.most_together = 3, .most_seconds = 1}, [&](const BatchReport& report) { reports.push_back(report); });
   Gate gate(engine);
   std::vector<std::future<int>> results;
   for (int i = 0; i < 5; ++i) {
-    results.push_back(std::async(std::launch::async, [&, i] {
-      Square task(i, &batches);
-      engine.Compute(task, kNever);
-      return task.result();
-    }));
+    results.push_back(std::async(std::launch::async, [&, i] { return Compute(engine, i, &batches); }));
   }
   AwaitWaiting(engine, 5);
   gate.Open();
@@ -91,13 +99,13 @@ TEST(Engine, CountsTheRowsOfTasks) {
     std::vector<size_t>* const batches_;
   };
   std::vector<size_t> batches;
-  Engine engine({.most_together = 8}, {});
+  Engine engine({.most_together = 8, .most_seconds = 1}, {});
   Gate gate(engine);
   std::vector<std::future<void>> results;
   for (int i = 0; i < 3; ++i) {
     results.push_back(std::async(std::launch::async, [&] {
-      Wide task(&batches);
-      engine.Compute(task, kNever);
+      Turn turn;
+      engine.Compute(std::make_shared<Wide>(&batches), turn, kNever);
     }));
   }
   AwaitWaiting(engine, 3);
@@ -112,11 +120,7 @@ TEST(Engine, OneFailureIsItsOwn) {
   Gate gate(engine);
   std::vector<std::future<int>> results;
   for (int i = 0; i < 4; ++i) {
-    results.push_back(std::async(std::launch::async, [&, i] {
-      Square task(i == 2 ? -1 : i, &batches);
-      engine.Compute(task, kNever);
-      return task.result();
-    }));
+    results.push_back(std::async(std::launch::async, [&, i] { return Compute(engine, i == 2 ? -1 : i, &batches); }));
   }
   AwaitWaiting(engine, 4);
   gate.Open();
@@ -135,8 +139,8 @@ TEST(Engine, DropsWhatNobodyWaitsFor) {
   Gate gate(engine);
   std::atomic<bool> gone{false};
   auto result = std::async(std::launch::async, [&] {
-    Square task(1, &batches);
-    engine.Compute(task, [&] { return gone.load(); });
+    Turn turn;
+    engine.Compute(std::make_shared<Square>(1, &batches), turn, [&] { return gone.load(); });
   });
   AwaitWaiting(engine, 1);
   gone = true;
@@ -146,12 +150,160 @@ TEST(Engine, DropsWhatNobodyWaitsFor) {
   EXPECT_TRUE(batches.empty());
 }
 
+// Work that ends only when it is given up.
+class Endless final : public Task {
+ public:
+  explicit Endless(std::atomic<int>* begun) : begun_(begun) {}
+  std::string Key() const override { return "endless"; }
+  void Run(std::span<Task* const>) override {
+    for (++*begun_;;) {
+      CheckCancelled();
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+
+ private:
+  std::atomic<int>* const begun_;
+};
+
+// Waits in the engine for endless work until `gone`; true if it was given up.
+std::future<bool> BeginEndless(Engine& engine, std::atomic<int>* begun, const std::atomic<bool>& gone) {
+  return std::async(std::launch::async, [&engine, begun, &gone] {
+    Turn turn;
+    try {
+      engine.Compute(std::make_shared<Endless>(begun), turn, [&gone] { return gone.load(); });
+    } catch (const Cancelled&) {
+      return true;
+    }
+    return false;
+  });
+}
+
+TEST(Engine, EndsWhatHasBegunOnceNobodyWaits) {
+  std::vector<size_t> batches;
+  std::atomic<int> begun{0};
+  std::atomic<bool> first_gone{false}, second_gone{false};
+  Engine engine({}, {});
+  Gate gate(engine);
+  auto first = BeginEndless(engine, &begun, first_gone), second = BeginEndless(engine, &begun, second_gone);
+  AwaitWaiting(engine, 2);
+  gate.Open();
+  while (begun == 0) std::this_thread::sleep_for(1ms);
+  // One of a batch leaves, which goes on for the other.
+  first_gone = true;
+  EXPECT_TRUE(first.get());
+  EXPECT_EQ(second.wait_for(50ms), std::future_status::timeout);
+  second_gone = true;
+  EXPECT_TRUE(second.get());
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(Compute(engine, 3, &batches), 9) << "the engine is free again";
+}
+
+TEST(Engine, EndsFunctionsThatUseTheCallersMemory) {
+  Engine engine({}, {});
+  std::atomic<bool> gone{false};
+  std::atomic<int> steps{0};
+  auto call = std::async(std::launch::async, [&] {
+    Turn turn;
+    std::vector<int> own(1000);
+    engine.Compute(
+        {"m", "endless"},
+        [&] {
+          for (;; ++steps) CheckCancelled(), ++own[static_cast<size_t>(steps % 1000)];
+        },
+        true, turn, [&] { return gone.load(); });
+  });
+  while (steps == 0) std::this_thread::sleep_for(1ms);
+  gone = true;
+  EXPECT_THROW(call.get(), Cancelled);
+}
+
+TEST(Engine, TasksWithinTasksAreGivenUpByTheirOwnCallers) {
+  Engine engine({}, {});
+  std::promise<void> entered;
+  std::atomic<bool> gone{false};
+  std::atomic<int> begun{0};
+  bool outer_goes_on = false;
+  auto outer = std::async(std::launch::async, [&] {
+    Compute(
+        engine, {"m", "long"},
+        [&] {
+          entered.set_value();
+          AwaitWaiting(engine, 1);
+          engine.GiveWay();
+          CheckCancelled();
+          outer_goes_on = true;
+        },
+        false);
+  });
+  entered.get_future().wait();
+  auto inner = BeginEndless(engine, &begun, gone);
+  while (begun == 0) std::this_thread::sleep_for(1ms);
+  gone = true;
+  EXPECT_TRUE(inner.get());
+  outer.get();
+  EXPECT_TRUE(outer_goes_on);
+}
+
+// Counts the images of each batch; an image is of so many operations.
+class Photos final : public Task {
+ public:
+  Photos(double operations, int64_t images, std::vector<int64_t>* batches, double seconds = 0)
+      : operations_(operations), images_(images), batches_(batches), seconds_(seconds) {}
+  std::string Key() const override { return "photos"; }
+  TaskLabels Labels() const override { return {"m", "photos"}; }
+  int64_t size() const override { return images_; }
+  double operations() const override { return operations_ * static_cast<double>(images_); }
+  void Run(std::span<Task* const> batch) override {
+    int64_t images = 0;
+    for (Task* task : batch) images += task->size();
+    batches_->push_back(images);
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_ * static_cast<double>(images)));
+  }
+
+ private:
+  const double operations_;
+  const int64_t images_;
+  std::vector<int64_t>* const batches_;
+  const double seconds_;
+};
+
+TEST(Engine, CutsBatchesByPredictedTime) {
+  std::vector<int64_t> batches;
+  Engine engine({.most_together = 32, .most_seconds = 0.04}, {});
+  const std::vector<double> cheap(64, 1e3), dear(64, 1e15);
+  EXPECT_EQ(engine.Together({"m", "photos"}, cheap), 32);
+  EXPECT_EQ(engine.Together({"m", "photos"}, dear), 1) << "one at least";
+  // Measured: 10 ms for 1e3 operations.
+  Turn turn;
+  engine.Compute(std::make_shared<Photos>(1e3, 2, &batches, 0.01), turn, kNever);
+  EXPECT_GE(engine.Predict({"m", "photos"}, 1e3), 0.01);
+  EXPECT_LE(engine.Together({"m", "photos"}, cheap), 4);
+  EXPECT_EQ(engine.Together({"other", "photos"}, cheap), 32);
+  EXPECT_GE(turn.computed, 0.02);
+  // Tasks that wait are joined by the same rule.
+  Gate gate(engine);
+  batches.clear();
+  std::vector<std::future<void>> results;
+  for (int i = 0; i < 8; ++i) {
+    results.push_back(std::async(std::launch::async, [&] {
+      Turn own;
+      engine.Compute(std::make_shared<Photos>(1e3, 1, &batches), own, kNever);
+    }));
+  }
+  AwaitWaiting(engine, 8);
+  EXPECT_GE(engine.ExpectedWait(), 0.08);
+  gate.Open();
+  for (std::future<void>& result : results) result.get();
+  EXPECT_LE(batches[0], 4);
+}
+
 // A task of two steps that is computed already, and gives way between them once `queued` is set.
 std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order) {
   const auto entered = std::make_shared<std::promise<void>>();
   std::future<void> task = std::async(std::launch::async, [&, entered] {
-    engine.Compute(
-        {"m", "long"},
+    Compute(
+        engine, {"m", "long"},
         [&] {
           entered->set_value();
           queued.get_future().wait();
@@ -159,7 +311,7 @@ std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vec
           engine.GiveWay();
           order.emplace_back("second step");
         },
-        false, kNever);
+        false);
   });
   entered->get_future().wait();
   return task;
@@ -171,13 +323,12 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   std::vector<std::string> order;
   auto long_task = BeginLong(engine, queued, order);
   auto other_long = std::async(std::launch::async, [&] {
-    engine.Compute(
-        {"m", "long"}, [&] { order.emplace_back("other long one"); }, false, kNever);
+    Compute(
+        engine, {"m", "long"}, [&] { order.emplace_back("other long one"); }, false);
   });
   AwaitWaiting(engine, 1);
   auto short_task = std::async(std::launch::async, [&] {
-    engine.Compute(
-        {"m", "short"}, [&] { order.emplace_back("short one"); }, true, kNever);
+    Compute(engine, {"m", "short"}, [&] { order.emplace_back("short one"); });
   });
   AwaitWaiting(engine, 2);
   queued.set_value();
@@ -193,8 +344,7 @@ TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
   std::vector<std::future<void>> others;
   for (int i = 0; i < 2; ++i) {
     others.push_back(std::async(std::launch::async, [&] {
-      engine.Compute(
-          {"m", "short"}, [&] { order.emplace_back("short one"); }, true, kNever);
+      Compute(engine, {"m", "short"}, [&] { order.emplace_back("short one"); });
     }));
   }
   AwaitWaiting(engine, 2);
@@ -208,24 +358,20 @@ TEST(Engine, WaitsForOthersNoLongerThanItMay) {
   std::vector<size_t> batches;
   Engine engine({.most_delay = 100ms}, {});
   const auto start = std::chrono::steady_clock::now();
-  Square task(3, &batches);
-  engine.Compute(task, kNever);
+  Compute(engine, 3, &batches);
   const auto took = std::chrono::steady_clock::now() - start;
   EXPECT_GE(took, 95ms);
   EXPECT_LT(took, 5s);
   // Not at all if nothing is on its way.
   Engine alone({.most_delay = 10s, .more_may_come = [] { return false; }}, {});
-  Square other(4, &batches);
-  alone.Compute(other, kNever);
-  EXPECT_EQ(other.result(), 16);
+  EXPECT_EQ(Compute(alone, 4, &batches), 16);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 8s);
 }
 
 TEST(Engine, TellsOfItsBatches) {
   std::promise<BatchReport> told;
   Engine engine({}, [&](const BatchReport& report) { told.set_value(report); });
-  engine.Compute(
-      {"digits", "images"}, [] { std::this_thread::sleep_for(20ms); }, true, kNever);
+  Compute(engine, {"digits", "images"}, [] { std::this_thread::sleep_for(20ms); });
   const BatchReport report = told.get_future().get();
   EXPECT_EQ(report.labels.model, "digits");
   EXPECT_EQ(report.tasks, 1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/file.h"
+#include "qkv/core/work.h"
 #include "qkv/server/images.h"
 #include "tests/support/files.h"
 
@@ -18,11 +19,12 @@ TEST(PixelsOf, AsksBetweenImagesWhetherItIsCancelled) {
   const std::string file = ReadFile(SourceFolder() / "examples/digits/7-black.png");
   const std::vector<Upload> images(5, Upload("7.png", std::string_view(file)));
   int asked = 0, last = 2;
-  Call call{.cancelled = [&] { return ++asked > last; }};
+  Call call;
   call.memory = std::make_shared<ImageMemory>(context.image_bytes, int64_t{1} << 30);
+  const CancelScope scope([&] { return ++asked > last; });
   EXPECT_THROW(PixelsOf(context, call, *model->image(), images), Cancelled);
   EXPECT_EQ(asked, 3);
-  last = 100;
+  last = 1'000'000;
   EXPECT_EQ(PixelsOf(context, call, *model->image(), images).size(), 5u);
 }
 
@@ -33,7 +35,7 @@ TEST(WriteTask, IsShortByItsCost) {
     app::WritingOptions options;
     options.settings.max_tokens = tokens;
     options.settings.beams = beams;
-    return WriteTask(model, {"The house is green."}, options).is_short();
+    return WriteTask(model, model->language()->ReadSources({{"The house is green."}}, ""), options).is_short();
   };
   EXPECT_TRUE(is_short(50, 4));
   // No more than the decoder's 8,192 positions.
@@ -43,8 +45,6 @@ TEST(WriteTask, IsShortByItsCost) {
 
 class Writing : public testing::Test {
  protected:
-  using Asked = std::function<bool()>;
-
   static app::WritingOptions Options(int64_t tokens, int64_t beams) {
     app::WritingOptions options;
     options.settings.max_tokens = options.settings.min_tokens = tokens;
@@ -52,8 +52,9 @@ class Writing : public testing::Test {
     options.settings.ends = {1};
     return options;
   }
-  WriteTask Task(const app::WritingOptions& options, Asked cancelled) {
-    return WriteTask(model_, {"The house is green.", "Yes."}, options, std::move(cancelled), [this] { ++gave_way_; });
+  WriteTask Task(const app::WritingOptions& options) {
+    const std::vector<std::string> texts = {"The house is green.", "Yes."};
+    return WriteTask(model_, model_->language()->ReadSources(texts, ""), options, [this] { ++gave_way_; });
   }
 
   const std::shared_ptr<const LoadedModel> model_ = std::make_shared<const LoadedModel>(
@@ -63,29 +64,38 @@ class Writing : public testing::Test {
 
 TEST_F(Writing, EndsWhenNobodyWaits) {
   for (const int64_t beams : {1, 64}) {
-    int asked = 0;
-    WriteTask task = Task(Options(1'000'000, beams), [&] { return ++asked > 5; });
+    WriteTask task = Task(Options(1'000'000, beams));
     qkv::server::Task* const batch[] = {&task};
     gave_way_ = 0;
+    const CancelScope scope([&] { return gave_way_ > 5; });
     EXPECT_THROW(task.Run(batch), Cancelled);
-    EXPECT_LE(asked, 8);
-    EXPECT_EQ(gave_way_, beams > 1 ? asked : 0) << "only a long one gives way";
+    EXPECT_EQ(gave_way_, 6) << "once for each step";
   }
 }
 
-TEST_F(Writing, GoesOnForOneWhoWaits) {
-  WriteTask gone = Task(Options(20, 2), [] { return true; }), waits = Task(Options(20, 2), [] { return false; }),
-            alone = Task(Options(20, 2), {});
-  EXPECT_EQ(gone.Key(), waits.Key());
-  EXPECT_EQ(gone.rows(), 4);
-  qkv::server::Task* const batch[] = {&gone, &waits};
-  gone.Run(batch);
-  qkv::server::Task* const one[] = {&alone};
-  alone.Run(one);
-  ASSERT_EQ(waits.written().size(), 2u);
-  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(waits.written()[i].text, alone.written()[i].text);
-  qkv::server::Task* const cancelled[] = {&gone};
-  EXPECT_THROW(gone.Run(cancelled), Cancelled);
+TEST_F(Writing, JoinsOnlyThoseOfEqualSettings) {
+  const app::WritingOptions usual = Options(20, 2);
+  const WriteTask first = Task(usual), same = Task(usual);
+  EXPECT_EQ(first.Key(), same.Key());
+  EXPECT_EQ(first.rows(), 4);
+  EXPECT_TRUE(first.Joins(same));
+  using Change = void (*)(model::GenerationSettings&);
+  for (const Change change : std::initializer_list<Change>{
+           [](auto& s) { ++s.min_tokens; }, [](auto& s) { s.suppressed = {7}; }, [](auto& s) { s.forced_first = 3; },
+           [](auto& s) { s.forced_last = 3; }, [](auto& s) { s.renormalise = true; },
+           [](auto& s) { s.length_penalty = 2; }, [](auto& s) { s.cross.bandwidth = 2; },
+           [](auto& s) {
+             s.cross.heads = {{0, 0}};
+           },
+           [](auto& s) { s.repetition_penalty = 1.0000001; }}) {
+    app::WritingOptions other = usual;
+    change(other.settings);
+    EXPECT_FALSE(first.Joins(Task(other)));
+  }
+  // Seeds of texts that are not drawn.
+  app::WritingOptions seeded = usual;
+  seeded.settings.sampling.seed = 5;
+  EXPECT_TRUE(first.Joins(Task(seeded)));
 }
 
 TEST(ServerTasks, ScratchIsKeptWithinABound) {

@@ -1,0 +1,33 @@
+// A text as a model reads it, and how long texts may be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/app/note.h"
+
+namespace qkv::app {
+
+struct TextIds {
+  std::vector<int32_t> ids;  // that are read
+  int64_t read = 0;          // number of them without padding
+  int64_t tokens = 0;        // of the whole text
+  bool is_blank = false;     // it has no words
+
+  bool is_cut() const { return read < tokens; }
+};
+
+/// Bytes of a text that are encoded for a model that reads so many tokens, cut or not.
+constexpr int64_t MaxTextBytes(int64_t tokens) { return 4096 + 64 * tokens; }
+
+/// Throws Error if a text has more bytes than that; `what` is its name at the beginning of the message: "text 3".
+void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what);
+
+/// Notes how many texts are cut to `length` tokens, and which is the first, by its number from 1. is_cut: of each text.
+void NoteCutTexts(const Note& note, std::span<const std::string> texts, std::span<const uint8_t> is_cut,
+                  int64_t length);
+
+}  // namespace qkv::app

@@ -1,0 +1,80 @@
+#include "qkv/server/fair_queue.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace qkv::server {
+namespace {
+
+constexpr size_t kMaxClients = 256;  // remembered without a request
+
+}  // namespace
+
+void FairQueue::Add(Work work, Turn& turn) {
+  if (!turn.share) {
+    if (clients_.size() >= kMaxClients) Prune();
+    std::shared_ptr<ClientShare>& share = clients_[turn.client];
+    if (!share) share = std::make_shared<ClientShare>();
+    turn.share = share;
+  }
+  ClientShare& client = *turn.share;
+  if (client.waiting.empty()) client.start = std::max(client.start, now_);
+  turn.finish = std::max(turn.finish, client.now) + work->cost;
+  work->finish = turn.finish;
+  work->number = ++added_;
+  work->client = turn.share;
+  client.waiting.push_back(std::move(work));
+  ++size_;
+}
+
+FairQueue::Work FairQueue::First(const std::function<bool(const QueuedWork&)>& may) const {
+  Work first;
+  double finish = 0;
+  for (const auto& [name, client] : clients_) {
+    Work best;
+    for (const Work& work : client->waiting) {
+      if (!may(*work)) continue;
+      if (!best || std::tie(work->finish, work->number) < std::tie(best->finish, best->number)) best = work;
+    }
+    if (!best) continue;
+    const double end = client->start + best->cost;
+    if (!first || std::tie(end, best->number) < std::tie(finish, first->number)) first = best, finish = end;
+  }
+  return first;
+}
+
+// Virtual time goes on by the cost's share of each that waits, as if all of them were served at once.
+void FairQueue::Take(const Work& work) {
+  ClientShare& client = *work->client;
+  const auto clients = std::ranges::count_if(clients_, [](const auto& c) { return !c.second->waiting.empty(); });
+  client.now += work->cost / static_cast<double>(client.waiting.size());
+  now_ += work->cost / static_cast<double>(clients);
+  Remove(work);
+  client.start = std::max(client.start + work->cost, now_);
+}
+
+bool FairQueue::Remove(const Work& work) {
+  if (std::erase(work->client->waiting, work) == 0) return false;
+  --size_;
+  return true;
+}
+
+double FairQueue::cost() const {
+  double cost = 0;
+  ForEach([&](const QueuedWork& work) { cost += work.cost; });
+  return cost;
+}
+
+void FairQueue::ForEach(const std::function<void(const QueuedWork&)>& use) const {
+  for (const auto& [name, client] : clients_) {
+    for (const Work& work : client->waiting) use(*work);
+  }
+}
+
+// A client without requests owes nothing: it has had at most its part.
+void FairQueue::Prune() {
+  std::erase_if(clients_, [](const auto& client) { return client.second.use_count() == 1; });
+}
+
+}  // namespace qkv::server
