@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 
 #include "qkv/app/hub.h"
 #include "qkv/app/info.h"
 #include "qkv/app/open.h"
 #include "qkv/app/parse.h"
+#include "qkv/app/shipped.h"
 #include "qkv/app/text_info.h"
+#include "qkv/core/lines.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::app {
@@ -57,12 +60,56 @@ void RequireNoImageSettings(const ModelEntry& entry) {
           "{}: size, labels and pool are for models of images; this is one of texts", entry.id);
 }
 
+// The tags in the head of a model's card: "pipeline_tag: summarization", "- translation".
+bool HasTag(const std::filesystem::path& folder, std::string_view tag) {
+  constexpr size_t kHead = 16384;
+  std::error_code ignored;
+  const std::filesystem::path card = folder / "README.md";
+  if (!std::filesystem::is_regular_file(card, ignored)) return false;
+  std::ifstream file(card, std::ios::binary);
+  std::string text(kHead, 0);
+  text.resize(static_cast<size_t>(file.read(text.data(), kHead).gcount()));
+  if (!text.starts_with("---\n")) return false;
+  for (std::string_view head = std::string_view(text).substr(4); !head.empty() && !head.starts_with("---");) {
+    const size_t end = std::min(head.find('\n'), head.size());
+    std::string_view line = Trim(head.substr(0, end));
+    head.remove_prefix(std::min(end + 1, head.size()));
+    if (line.starts_with("pipeline_tag:")) line.remove_prefix(13);
+    if (line.starts_with("-")) line.remove_prefix(1);
+    if (Trim(line) == tag) return true;
+  }
+  return false;
+}
+
+// What a model of texts to texts is for: as the list says, or by its name if it comes with qkv, its card, the tasks of
+// its configuration (T5's) and its family. Of one without any of these, translating is any work on a text.
+void FindTasks(const model::TextCheckpoint& checkpoint, const ModelEntry& entry, ModelFacts& facts) {
+  if (!facts.writes_text() || !facts.texts->encoder) return;
+  const auto told = [&](std::string_view task) { return std::ranges::find(entry.tasks, task) != entry.tasks.end(); };
+  if (!entry.tasks.empty()) {
+    facts.translates = told("translate"), facts.summarizes = told("summarize");
+    return;
+  }
+  const std::filesystem::path folder = FolderOf(FindModel(entry.path));
+  const io::Json config = io::ParseJson(checkpoint.configuration, checkpoint.source);
+  const io::Json empty = io::Json::object();
+  const auto found = config.find("task_specific_params");
+  const io::Json& parameters = found != config.end() && found->is_object() ? *found : empty;
+  facts.summarizes = IdOfPath(entry.path) == kSummarizer || HasTag(folder, "summarization");
+  for (const auto& [task, ignored] : parameters.items()) {
+    facts.summarizes = facts.summarizes || task == "summarization";
+    facts.translates = facts.translates || task.starts_with("translation");
+  }
+  facts.translates = facts.translates || HasTag(folder, "translation") || !facts.summarizes;
+}
+
 ModelFacts FactsOf(const model::TextCheckpoint& checkpoint, const ModelEntry& entry) {
   ModelFacts facts;
   facts.texts = checkpoint.description;
   facts.parameters = CountElements(*checkpoint.tensors);
   facts.expected_bytes = EstimateBytes(facts.parameters, ParsePrecision(entry.dtype, "dtype"));
   facts.info = TextInfoJson(checkpoint);
+  FindTasks(checkpoint, entry, facts);
   return facts;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/app/language.h"
 #include "qkv/app/note.h"
@@ -27,11 +28,12 @@ struct ModelEntry {
   std::string path;   // as -m of the command line; empty: the built-in digits
   std::string title;  // on pages; empty: the id, or of a model without an id of its own from the path
   std::string dtype = "fp32";
-  std::string size;       // "HxW" or "N"; empty: the model's own
-  std::string pool;       // of embeddings, as embed --pool; empty: as the authors of the model take it
-  std::string labels;     // file with the names of the classes
-  std::string revision;   // what answers call the version; empty: "1"
-  bool at_start = false;  // loaded before the server is ready, and kept
+  std::string size;                // "HxW" or "N"; empty: the model's own
+  std::string pool;                // of embeddings, as embed --pool; empty: as the authors of the model take it
+  std::string labels;              // file with the names of the classes
+  std::string revision;            // what answers call the version; empty: "1"
+  std::vector<std::string> tasks;  // "translate", "summarize": what one of texts to texts is for; empty: by its files
+  bool at_start = false;           // loaded before the server is ready, and kept
 
   bool operator==(const ModelEntry&) const = default;
 };
@@ -48,6 +50,7 @@ struct ModelFacts {
   int64_t parameters = 0;                       // elements of the stored tensors
   int64_t expected_bytes = 0;                   // estimate of what the weights take in memory
   io::Json info;                                // the fields of `qkv info --json`
+  bool translates = false, summarizes = false;  // what one of texts to texts is for
 
   bool is_text() const { return texts.has_value(); }
   bool writes_text() const { return texts && texts->decoder; }

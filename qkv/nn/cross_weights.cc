@@ -11,6 +11,8 @@ namespace qkv::nn {
 namespace {
 
 constexpr double kLeastTemperature = 1e-6, kMostTemperature = 1e6, kGreatestSlope = 1e6;
+// Squares of bandwidths, and of distances divided by these, stay within a double.
+constexpr double kNarrowest = 1e-100, kWidest = 1e100;
 
 // A row of n weights, where the source ends after `length` of them. Of equal ones the first.
 template <typename T>
@@ -56,8 +58,8 @@ void CrossWeights::Validate(int64_t depth, int64_t count) const {
   Require(temperature >= kLeastTemperature && temperature <= kMostTemperature,
           "cross-attention: a temperature of {}, expected {} to {}; a look-up without any softness is the rule hard",
           temperature, kLeastTemperature, kMostTemperature);
-  Require(bandwidth > 0 && std::isfinite(bandwidth), "cross-attention: a bandwidth of {} tokens, expected more than 0",
-          bandwidth);
+  Require(bandwidth >= kNarrowest && bandwidth <= kWidest,
+          "cross-attention: a bandwidth of {} tokens, expected {} to {}", bandwidth, kNarrowest, kWidest);
   Require(!slope || (*slope >= 0 && *slope <= kGreatestSlope),
           "cross-attention: {} source tokens per target token, expected 0 to {}", slope.value_or(0), kGreatestSlope);
   for (const auto& [block, head] : heads) {

@@ -31,6 +31,12 @@ constexpr Ability kRewriteText = {
     "read one text and write another", "Marian, T5 or a run of qkv train on pairs",
     [](const ModelFacts& facts) { return facts.writes_text() && facts.texts->encoder.has_value(); }};
 
+constexpr Ability kTranslate = {"translate", "a model that translates (Marian, T5, or with tasks: [translate])",
+                                [](const ModelFacts& facts) { return facts.translates; }};
+constexpr Ability kSummarize = {
+    "summarize", "a model that summarizes (by its configuration or card, or with tasks: [summarize]), or a prefix",
+    [](const ModelFacts& facts) { return facts.summarizes; }};
+
 std::vector<std::string_view> RoutesOf(const ModelFacts& facts) {
   struct Use {
     std::string_view route;
@@ -41,7 +47,7 @@ std::vector<std::string_view> RoutesOf(const ModelFacts& facts) {
                                   {"/v1/detect", kDetect},          {"/v1/segment", kSegment},
                                   {"/v1/attention", kAttendImage},  {"/v1/attention", kAttendText},
                                   {"/v1/generate", kContinueText},  {"/v1/completions", kContinueText},
-                                  {"/v1/translate", kRewriteText},  {"/v1/summarize", kRewriteText}};
+                                  {"/v1/translate", kTranslate},    {"/v1/summarize", kSummarize}};
   std::vector<std::string_view> routes;
   for (const Use& use : kUses) {
     if (!use.ability.has(facts) || (!routes.empty() && routes.back() == use.route)) continue;

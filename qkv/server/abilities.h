@@ -15,7 +15,7 @@ struct Ability {
 };
 
 extern const Ability kClassify, kClassifyByPrompts, kEmbedImages, kEmbedTexts, kEmbedBoth, kDetect, kSegment,
-    kAttendImage, kAttendText, kContinueText, kRewriteText;
+    kAttendImage, kAttendText, kContinueText, kRewriteText, kTranslate, kSummarize;
 
 /// The routes under /v1 that a model can answer.
 std::vector<std::string_view> RoutesOf(const app::ModelFacts& facts);

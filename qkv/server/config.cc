@@ -169,6 +169,14 @@ class Reader {
               m.pool = Word(n);
             }},
            {"labels", [&](const YAML::Node& n) { m.labels = File(Word(n)); }},
+           {"tasks",
+            [&](const YAML::Node& n) {
+              m.tasks = Words(n);
+              for (const std::string& task : m.tasks) {
+                Require(task == "translate" || task == "summarize", "tasks: expected translate or summarize, got {}",
+                        task);
+              }
+            }},
            {"revision", [&](const YAML::Node& n) { m.revision = Word(n); }},
            {"at_start", [&](const YAML::Node& n) { m.at_start = ParseSwitch(Word(n)); }}});
       if (m.id.empty()) m.id = app::IdOfPath(m.path);

@@ -26,8 +26,10 @@ Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input
   if (r.texts.empty() || r.texts.size() > kMaxSources) {
     BadRequest("text: expected a text, or a list of 1 to 2,048 texts");
   }
-  r.model = context.ModelFor(call, input.Text("model"), kRewriteText,
-                             task == "translate" ? app::kTranslator : app::kSummarizer);
+  // A prefix of the request says what is to be done, whatever the model is usually for.
+  const bool translates = task == "translate";
+  const Ability& ability = input.Has("prefix") ? kRewriteText : translates ? kTranslate : kSummarize;
+  r.model = context.ModelFor(call, input.Text("model"), ability, translates ? app::kTranslator : app::kSummarizer);
   const app::LanguageModel& language = *r.model->language();
   r.options.settings = SettingsOf(input, language.Settings());
   r.options.prefix = input.Has("prefix") ? input.Text("prefix") : language.Prefix(task);

@@ -40,6 +40,7 @@ int64_t TextVectors::tokens() const { return std::accumulate(read.begin(), read.
 TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                        const std::vector<std::string>& texts, LongTexts long_texts) {
   TextVectors all;
+  if (texts.empty()) return all;  // the model may read none
   std::vector<app::TextIds> ids;
   context.Prepare(
       [&] { ids = model->texts() != nullptr ? model->texts()->Read(texts) : model->language()->Read(texts); });

@@ -11,6 +11,7 @@
 
 #include "qkv/app/pieces.h"
 #include "qkv/core/lines.h"
+#include "qkv/core/work.h"
 #include "qkv/io/json.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -106,6 +107,43 @@ TEST(Language, EachDoesWhatItCan) {
               LanguageModel::Open(Task("t5")).Continue("a", {}, [](std::string_view) { return true; });
             }).find("GPT-2, Llama"),
             std::string::npos);
+}
+
+// Counted in steps: refusing costs nothing that grows with the text.
+TEST(Language, TextsThatAreTooLongAreRefusedBeforeTheyAreEncoded) {
+  const auto refused = [](const auto& read, size_t bytes) {
+    const std::string text(bytes, 'a');
+    const int64_t before = StepsDone();
+    EXPECT_NE(ErrorMessage([&] { read(text); }).find("expected up to"), std::string::npos);
+    EXPECT_LT(StepsDone() - before, 1000);
+  };
+  const auto encoder = LanguageModel::Open(Task("bert"));
+  const auto pair = LanguageModel::Open(Task("marian"));
+  const auto decoder = LanguageModel::Open(Task("gpt2"));
+  const auto most = [](const LanguageModel& model) {
+    return static_cast<size_t>(MaxTextBytes(model.model().text_length()));
+  };
+  refused([&](const std::string& text) { encoder.Read({&text, 1}); }, most(encoder) + 1);
+  refused([&](const std::string& text) { pair.ReadSources({&text, 1}, "say: "); }, most(pair) - 4);
+  refused([&](const std::string& text) { pair.CountTokens(text); }, most(pair) + 1);
+  refused([&](const std::string& text) { decoder.ReadPrompt(text); }, most(decoder) + 1);
+  refused([&](const std::string& text) { CutTexts({&text, 1}, pair, "", true, "x"); }, (size_t{4} << 20) + 1);
+  const std::string fits(most(encoder), ' ');
+  EXPECT_EQ(encoder.Read({&fits, 1}).size(), 1u);
+}
+
+TEST(Language, SaysWhatIsReadOfATextThatIsCut) {
+  const auto model = LanguageModel::Open(Task("bert"));
+  const int64_t length = model.model().text_length();
+  std::vector<std::string> texts = {"a", ""};
+  for (int64_t i = 0; i < length; ++i) texts[1] += "a ";
+  const std::vector<TextIds> read = model.Read(texts);
+  EXPECT_FALSE(read[0].is_cut());
+  EXPECT_TRUE(read[1].is_cut());
+  EXPECT_EQ(read[1].read, std::ssize(read[1].ids));
+  EXPECT_EQ(read[1].tokens, model.CountTokens(texts[1]));
+  const Tensor<float> by_texts = model.Embed(texts), by_ids = model.Embed(read);
+  for (int64_t i = 0; i < by_texts.size(); ++i) EXPECT_EQ(by_texts[i], by_ids[i]);
 }
 
 TEST(Pieces, LongTextsAreCutAtSentences) {

@@ -197,7 +197,10 @@ TEST(CrossWeights, RefusesWhatIsOutOfRange) {
   EXPECT_NE(said({.heads = {{2, 0}}}).find("no head 2.0; the decoder has blocks 0 to 1 with heads 0 to 2"),
             std::string::npos);
   EXPECT_NE(said({.bandwidth = 0}).find("bandwidth of 0"), std::string::npos);
-  EXPECT_NE(said({.bandwidth = NAN}).find("bandwidth"), std::string::npos);
+  for (const double bandwidth : {double{NAN}, 1e-300, 1e-155, 5e-324, 1e155, 1e308}) {
+    EXPECT_NE(said({.bandwidth = bandwidth}).find("bandwidth"), std::string::npos) << bandwidth;
+  }
+  EXPECT_EQ(said({.bandwidth = 1e-100}) + said({.bandwidth = 1e100}), "");
   EXPECT_NE(said({.temperature = 0}).find("hard"), std::string::npos);
   EXPECT_NE(said({.slope = -1}).find("per target token"), std::string::npos);
 }
@@ -218,6 +221,11 @@ TEST(CrossWeights, ReachGeneration) {
     EXPECT_EQ(write({.temperature = 1 - 1e-15}, beams), soft) << "the slow way is the fast one";
     EXPECT_THROW(write({.rule = CrossRule::kUniform, .heads = {{7, 0}}}, beams), Error);
     EXPECT_EQ(write({.rule = CrossRule::kUniform}, beams).size(), 2u);
+    for (const double bandwidth : {1e-100, 1e100}) {
+      for (const double slope : {0.0, 0.3, 1e6}) {
+        EXPECT_EQ(write({.rule = CrossRule::kGaussian, .bandwidth = bandwidth, .slope = slope}, beams).size(), 2u);
+      }
+    }
   }
 }
 

@@ -226,7 +226,7 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
   ServerConfig config;
   config.models = {{.id = "digits"},
                    {.id = "bert", .path = Golden("tasks/bert")},
-                   {.id = "t5", .path = Golden("tasks/t5")},
+                   {.id = "t5", .path = Golden("tasks/t5"), .tasks = {"translate", "summarize"}},
                    {.id = "gpt2", .path = Golden("tasks/gpt2")},
                    {.id = "clip", .path = Golden("towers/clip")},
                    {.id = "yolos", .path = Golden("detector")},
@@ -281,6 +281,82 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
   EXPECT_TRUE(none("/v1/embeddings", {{"input", {"a cat", part}}}));
 }
 
+TEST(Server, SummarizesByModelsThatSummarize) {
+  ServerConfig config;
+  config.models = {{.id = "translator", .path = Golden("tasks/marian")},
+                   {.id = "told", .path = Golden("tasks/t5"), .tasks = {"summarize"}}};
+  const RunningServer running(config);
+  const io::Json usual = {{"text", "Once"}, {"max_tokens", 1}};
+  const auto ask = [&](std::string_view path, const io::Json& more) {
+    io::Json fields = usual;
+    fields.update(more);
+    return running.Call(PostJson(path, fields));
+  };
+  const Answer refused = ask("/v1/summarize", {{"model", "translator"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("told can"), std::string::npos) << refused.body;
+  EXPECT_EQ(ask("/v1/translate", {{"model", "told"}}).status, 400);
+  EXPECT_EQ(ask("/v1/summarize", {{"model", "translator"}, {"prefix", "tl;dr "}}).status, 200);
+  EXPECT_EQ(ask("/v1/summarize", {}).status, 200);
+  EXPECT_EQ(ask("/v1/translate", {}).status, 200);
+}
+
+TEST(Server, SaysWhatItReadOfTexts) {
+  ServerConfig config;
+  config.models = {{.id = "bert", .path = Golden("tasks/bert")}, {.id = "clip", .path = Golden("towers/clip")}};
+  const RunningServer running(config);
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "a ";
+  for (const std::string model : {"bert", "clip"}) {
+    const auto ask = [&](const io::Json& more) {
+      io::Json fields = {{"model", model}};
+      fields.update(more);
+      return running.Call(PostJson("/v1/embeddings", fields));
+    };
+    const Answer both = ask({{"input", {"a", text}}});
+    ASSERT_EQ(both.status, 200) << both.body;
+    const io::Json json = io::Json::parse(both.body);
+    EXPECT_FALSE(json["data"][0].contains("truncated"));
+    EXPECT_EQ(json["data"][1]["truncated"], true);
+    EXPECT_LT(json["usage"]["prompt_tokens"], 600);
+    const Answer refused = ask({{"input", {"a", text}}, {"truncate", false}});
+    EXPECT_EQ(refused.status, 413) << refused.body;
+    EXPECT_NE(refused.body.find("text 2 has 60"), std::string::npos) << refused.body;
+    EXPECT_EQ(ask({{"input", "a"}, {"truncate", false}}).status, 200);
+    EXPECT_EQ(ask({{"input", std::string(1'000'000, 'a')}}).status, 400) << "refused before it is encoded";
+    // Dimensions.
+    const auto width = static_cast<int64_t>(json["data"][0]["embedding"].size());
+    EXPECT_EQ(ask({{"input", "a"}, {"dimensions", width + 1}}).status, 400);
+    const io::Json whole = io::Json::parse(ask({{"input", "a"}, {"dimensions", width}}).body);
+    EXPECT_EQ(whole["data"][0]["embedding"], json["data"][0]["embedding"]);
+    const io::Json part = io::Json::parse(ask({{"input", "a"}, {"dimensions", 3}}).body)["data"][0]["embedding"];
+    double squares = 0;
+    for (const double value : part) squares += value * value;
+    EXPECT_EQ(part.size(), 3u);
+    EXPECT_NEAR(squares, 1, 1e-5);
+  }
+}
+
+TEST(Server, RefusesNumbersThatNoAnswerCanHold) {
+  ServerConfig config;
+  config.models = {{.id = "marian", .path = Golden("tasks/marian")}};
+  const RunningServer running(config);
+  for (const char* rule : {"gaussian=1e-300", "gaussian=1e-155", "gaussian=5e-324", "gaussian=1e200", "gaussian=nan",
+                           "softmax=1e-300", "gaussian=1,1e300"}) {
+    const Answer answer = running.Call(PostJson("/v1/translate", {{"text", "Once"}, {"cross_weights", rule}}));
+    EXPECT_EQ(answer.status, 400) << rule << answer.body;
+  }
+  for (const char* field : {"temperature", "top_p", "min_p", "length_penalty", "repetition_penalty"}) {
+    for (const double value : {-1e308, -1.0, -5e-324, 0.0, 5e-324, 1e-300, 1e-7, 1e-3, 1.0, 1e3, 1e6, 1e300}) {
+      for (const int beams : {1, 3}) {
+        const Answer answer = running.Call(
+            PostJson("/v1/translate", {{"text", "Once"}, {"max_tokens", 3}, {"beams", beams}, {field, value}}));
+        EXPECT_TRUE(answer.status == 200 || answer.status == 400) << field << " " << value << " " << answer.body;
+      }
+    }
+  }
+}
+
 TEST(Server, ListsWhatModelsCanDoWithoutLoadingThem) {
   ServerConfig config;
   config.models = {{.id = "digits"},
@@ -298,7 +374,7 @@ TEST(Server, ListsWhatModelsCanDoWithoutLoadingThem) {
   };
   is(0, "image", {"/v1/classify", "/v1/embeddings", "/v1/attention"});
   is(1, "text", {"/v1/embeddings", "/v1/attention"});
-  is(2, "pair", {"/v1/attention", "/v1/translate", "/v1/summarize"});
+  is(2, "pair", {"/v1/attention", "/v1/translate"});
   is(3, "towers", {"/v1/classify", "/v1/embeddings", "/v1/attention"});
   is(4, "image", {"/v1/embeddings", "/v1/detect", "/v1/attention"});
   EXPECT_FALSE(data[5].contains("kind"));
