@@ -10,7 +10,7 @@ namespace qkv::app {
 void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what) {
   const auto most = static_cast<size_t>(MaxTextBytes(tokens));
   Require(bytes <= most,
-          "{} has {} bytes, and the model reads {} tokens: expected up to {} bytes (4096, and 64 a token)", what, bytes,
+          "{} has {} bytes, and the model reads {} tokens: expected up to {} bytes (16384, and 64 a token)", what, bytes,
           tokens, most);
 }
 

@@ -21,7 +21,7 @@ struct TextIds {
 };
 
 /// Bytes of a text that are encoded for a model that reads so many tokens, cut or not.
-constexpr int64_t MaxTextBytes(int64_t tokens) { return 4096 + 64 * tokens; }
+constexpr int64_t MaxTextBytes(int64_t tokens) { return 16384 + 64 * tokens; }
 
 /// Throws Error if a text has more bytes than that; `what` is its name at the beginning of the message: "text 3".
 void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what);

@@ -297,8 +297,8 @@ TEST(Server, SummarizesByModelsThatSummarize) {
   EXPECT_NE(refused.body.find("told can"), std::string::npos) << refused.body;
   EXPECT_EQ(ask("/v1/translate", {{"model", "told"}}).status, 400);
   EXPECT_EQ(ask("/v1/summarize", {{"model", "translator"}, {"prefix", "tl;dr "}}).status, 200);
-  EXPECT_EQ(ask("/v1/summarize", {}).status, 200);
-  EXPECT_EQ(ask("/v1/translate", {}).status, 200);
+  EXPECT_EQ(ask("/v1/summarize", io::Json::object()).status, 200);
+  EXPECT_EQ(ask("/v1/translate", io::Json::object()).status, 200);
 }
 
 TEST(Server, SaysWhatItReadOfTexts) {
