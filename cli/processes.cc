@@ -5,13 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "qkv/core/error.h"
+#include "qkv/core/file.h"
 
 namespace qkv::cli {
 namespace {
@@ -47,9 +46,7 @@ class Descriptor {
 // Throws Error unless only root or the user who runs the program can change the file of `descriptor`.
 void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module) {
   struct stat status = {};
-  if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
-    Fail("train: {}: {}", path.string(), std::generic_category().message(errno));
-  }
+  RequireCall(descriptor >= 0 && ::fstat(descriptor, &status) == 0, "open", path);
   Require(status.st_uid == 0 || status.st_uid == ::geteuid(),
           "train: {} is not loaded: {} belongs to user {}; expected root or the user who runs qkv (install qkv and its "
           "module as root, or build them yourself)",

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -91,7 +90,7 @@ void ReadAt(int descriptor, size_t offset, std::span<std::byte> to, const io::Te
   while (!to.empty()) {
     const ssize_t got = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    Require(got >= 0, "{}: cannot be read: {}", file.path.string(), std::strerror(errno));
+    RequireCall(got >= 0, "read", file.path);
     if (got == 0) {
       std::ranges::fill(to, std::byte{0});
       return;

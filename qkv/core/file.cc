@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "qkv/core/error.h"
@@ -28,13 +28,12 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  /// Leaves it open.
+  void Release() { fd_ = -1; }
 
  private:
   int fd_;
 };
-
-// No string: it is asked for before each thing that may fail is known to have failed.
-const char* Reason() { return std::strerror(errno); }
 
 int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
@@ -51,7 +50,7 @@ class DescriptorSink : public FileSink {
     while (!bytes.empty()) {
       const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      Require(written > 0, "cannot write {}: {}", path_.string(), Reason());
+      RequireCall(written > 0, "write", path_);
       bytes = bytes.subspan(static_cast<size_t>(written));
     }
   }
@@ -74,9 +73,8 @@ void KeepPermissions(int file, mode_t old, const std::filesystem::path& path) {
   constexpr mode_t kPermissions = 0777;
   struct stat status {};
   if (::fstat(file, &status) == 0 && ((status.st_mode ^ old) & kPermissions) == 0) return;
-  const bool kept = ::fchmod(file, old & kPermissions) == 0;
-  Require(kept || (status.st_mode & ~old & kPermissions) == 0, "cannot write {} with its permissions: {}",
-          path.string(), Reason());
+  RequireCall(::fchmod(file, old & kPermissions) == 0 || (status.st_mode & ~old & kPermissions) == 0,
+              "keep the permissions of", path);
 }
 
 // Removes the temporary file unless it was renamed away.
@@ -89,29 +87,36 @@ struct Temporary {
 
 }  // namespace
 
+void RequireCall(bool done, std::string_view action, const std::filesystem::path& path) {
+  if (done) [[likely]]
+    return;
+  const int reason = errno;  // before anything else may set it
+  Fail("cannot {} {}: {}", action, path.native(), std::generic_category().message(reason));
+}
+
 FileStamp ReadFileStamp(const std::filesystem::path& path) {
   struct stat status {};
-  Require(::stat(path.c_str(), &status) == 0, "cannot read {}: {}", path.string(), Reason());
+  RequireCall(::stat(path.c_str(), &status) == 0, "read", path);
   return ReadFileStamp(status);
 }
 
 bool FileExists(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) return true;
-  Require(errno == ENOENT || errno == ENOTDIR, "cannot read {}: {}", path.native(), Reason());
+  RequireCall(errno == ENOENT || errno == ENOTDIR, "read", path);
   return false;
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
   // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  Require(descriptor_ >= 0, "cannot open {}: {}", path.native(), Reason());
+  RequireCall(descriptor_ >= 0, "open", path);
+  Descriptor file(descriptor_);
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    Fail("cannot read {}: not a regular file", path.native());
-  }
+  RequireCall(::fstat(file.get(), &status) == 0, "read", path);
+  Require(S_ISREG(status.st_mode), "cannot read {}: not a regular file", path.native());
   stamp_ = ReadFileStamp(status);
+  file.Release();
 }
 
 InputFile::~InputFile() {
@@ -122,7 +127,8 @@ void InputFile::Read(std::span<std::byte> to) {
   while (!to.empty()) {
     const ssize_t got = ::read(descriptor_, to.data(), to.size());
     if (got < 0 && errno == EINTR) continue;
-    Require(got > 0, "cannot read {}: {}", path_->native(), got == 0 ? "it became shorter" : Reason());
+    RequireCall(got >= 0, "read", *path_);
+    Require(got > 0, "cannot read {}: it became shorter", path_->native());
     to = to.subspan(static_cast<size_t>(got));
   }
 }
@@ -132,7 +138,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   stamp_ = file.stamp();
   if (stamp_.size == 0) return;  // mmap refuses empty files
   void* address = ::mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-  Require(address != MAP_FAILED, "cannot map {}: {}", path.native(), Reason());
+  RequireCall(address != MAP_FAILED, "map", path);
   bytes_ = {static_cast<const std::byte*>(address), static_cast<size_t>(stamp_.size)};
   guard_ = internal::GuardMapping(bytes_);
   if (guard_ < 0) {
@@ -195,7 +201,7 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
   if (exists && !S_ISREG(status.st_mode)) {
     Require(!S_ISDIR(status.st_mode), "cannot write {}: it is a folder", path.string());
     const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
+    RequireCall(file.get() >= 0, "write", path);
     DescriptorSink sink(file.get(), path);
     fill(sink);
     return;
@@ -204,13 +210,13 @@ void WriteFile(const std::filesystem::path& path, const std::function<void(FileS
   // Not mkstemp, whose files only their owner may read: this one becomes the file, with the usual rights.
   const std::string name = TemporaryName(path);
   const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  Require(file.get() >= 0, "cannot write {}: {}", path.string(), Reason());
+  RequireCall(file.get() >= 0, "write", path);
   temporary.path = name;
   if (exists) KeepPermissions(file.get(), status.st_mode, path);
   DescriptorSink sink(file.get(), path);
   fill(sink);
-  Require(::fsync(file.get()) == 0, "cannot write {}: {}", path.string(), Reason());
-  Require(::rename(name.c_str(), path.c_str()) == 0, "cannot write {}: {}", path.string(), Reason());
+  RequireCall(::fsync(file.get()) == 0, "write", path);
+  RequireCall(::rename(name.c_str(), path.c_str()) == 0, "write", path);
   temporary.path.clear();
 }
 
@@ -232,31 +238,32 @@ bool IsTemporaryNameFor(std::string_view name, std::string_view of) {
 
 void FlushFolder(const std::filesystem::path& folder) {
   const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  Require(file.get() >= 0 && ::fsync(file.get()) == 0, "cannot write {}: {}", folder.string(), Reason());
+  RequireCall(file.get() >= 0 && ::fsync(file.get()) == 0, "write", folder);
 }
 
 void PointLink(const std::filesystem::path& link, const std::filesystem::path& target) {
   Temporary temporary;
   const std::string name = TemporaryName(link);
-  Require(::symlink(target.c_str(), name.c_str()) == 0, "cannot write {}: {}", link.string(), Reason());
+  RequireCall(::symlink(target.c_str(), name.c_str()) == 0, "write", link);
   temporary.path = name;
-  Require(::rename(name.c_str(), link.c_str()) == 0, "cannot write {}: {}", link.string(), Reason());
+  RequireCall(::rename(name.c_str(), link.c_str()) == 0, "write", link);
   temporary.path.clear();
 }
 
 void ExchangeFolders(const std::filesystem::path& from, const std::filesystem::path& to) {
 #ifdef __linux__
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-  Require(errno == EINVAL || errno == ENOSYS, "cannot write {}: {}", to.string(), Reason());
+  RequireCall(errno == EINVAL || errno == ENOSYS, "write", to);
 #endif
   const std::string aside = TemporaryName(to);
-  Require(::rename(to.c_str(), aside.c_str()) == 0, "cannot write {}: {}", to.string(), Reason());
+  RequireCall(::rename(to.c_str(), aside.c_str()) == 0, "write", to);
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int reason = errno;
     ::rename(aside.c_str(), to.c_str());
-    Fail("cannot write {}: {}", to.string(), std::strerror(reason));
+    errno = reason;
+    RequireCall(false, "write", to);
   }
-  Require(::rename(aside.c_str(), from.c_str()) == 0, "cannot write {}: {}", from.string(), Reason());
+  RequireCall(::rename(aside.c_str(), from.c_str()) == 0, "write", from);
 }
 
 }  // namespace qkv

@@ -11,6 +11,10 @@
 
 namespace qkv {
 
+/// Throws Error "cannot ACTION PATH: REASON" unless a call of the system on the file was `done`. It reads errno itself,
+/// first of all: as an argument beside the call, errno may be read before the call sets it.
+void RequireCall(bool done, std::string_view action, const std::filesystem::path& path);
+
 /// Detects whether a file is still the one that was read. Any change to its bytes moves `changed`, which no program can
 /// set back, unlike the time of modification.
 struct FileStamp {

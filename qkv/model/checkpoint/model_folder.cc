@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -89,9 +90,14 @@ class WorkFolder {
       for (const OldFile& file : old) {
         if (StampAt(former / file.name) == file.stamp) fs::remove(former / file.name, error);
       }
-      // Never delete files that another process added or replaced meanwhile.
-      Require(::rmdir(former.c_str()) == 0, "{} was written, but files that came into it meanwhile are now in {}",
-              target_.string(), former.string());
+      if (::rmdir(former.c_str()) != 0) {
+        // Never delete files that another process added or replaced meanwhile.
+        if (errno == ENOTEMPTY || errno == EEXIST) {
+          Fail("{} was written, but files that came into it meanwhile are now in {}", target_.string(),
+               former.string());
+        }
+        RequireCall(false, "remove", former);
+      }
     }
     path_.clear();
     FlushFolder(Parent());

@@ -120,8 +120,8 @@ std::string_view SplitNamed(std::string_view name) {
 
 Dataset OpenDataset(const fs::path& path) {
   std::error_code error;
-  Require(fs::exists(path, error), "there is no {}{}{}", path.string(), error ? ": " : "",
-          error ? error.message() : "");
+  const bool there = fs::exists(path, error);
+  Require(there, "there is no {}{}{}", path.string(), error ? ": " : "", error ? error.message() : "");
   for (const auto open : {OpenCifar, OpenMnist, OpenCsv, OpenImageFolder}) {
     std::optional<Dataset> dataset = open(path);
     if (!dataset) continue;

@@ -13,11 +13,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 
 #include "qkv/core/error.h"
+#include "qkv/core/file.h"
 
 namespace qkv::train {
 namespace {
@@ -161,7 +161,7 @@ ImageCacheFolder::ImageCacheFolder(const fs::path& path, double most, double exp
   fs::create_directories(path, error);
   Require(!error, "cannot create folder {}: {}", path.string(), error.message());
   lock_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  Require(lock_ >= 0, "cannot open {}: {}", path.string(), std::strerror(errno));
+  RequireCall(lock_ >= 0, "open", path);
   // A writer holds the lock shared, so getting it exclusively proves that no process is writing.
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
     std::error_code ignored;

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <limits>
 
 #include "qkv/core/error.h"
@@ -115,12 +114,15 @@ Appender::Appender(const fs::path& path)
     // O_NONBLOCK: otherwise opening a pipe without a reader would block.
     : path_(path),
       fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
-  Require(fd_ >= 0, "cannot write {}: {}", path.string(),
-          errno == ELOOP ? "it is a link; move it away" : std::strerror(errno));
+  if (fd_ < 0 && errno == ELOOP) Fail("cannot write {}: it is a link; move it away", path.string());
+  RequireCall(fd_ >= 0, "write", path);
   struct stat status {};
-  if (::fstat(fd_, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISCHR(status.st_mode))) {
+  try {
+    RequireCall(::fstat(fd_, &status) == 0, "write", path);
+    Require(S_ISREG(status.st_mode) || S_ISCHR(status.st_mode), "cannot write {}: not a regular file", path.string());
+  } catch (...) {
     ::close(fd_);
-    Fail("cannot write {}: not a regular file", path.string());
+    throw;
   }
 }
 
@@ -130,7 +132,7 @@ void Appender::Append(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    Require(written > 0, "cannot write {}: {}", path_.string(), std::strerror(errno));
+    RequireCall(written > 0, "write", path_);
     bytes.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <optional>
 
 #include "qkv/model/checkpoint/tokenizer_files.h"
@@ -171,7 +170,7 @@ RunFolder::RunFolder(const fs::path& path, bool resume) : path_(path) {
   fs::create_directories(path_, error);
   Require(!error, "cannot create folder {}: {}", path_.string(), error.message());
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  Require(lock_ >= 0, "cannot open {}: {}", path_.string(), std::strerror(errno));
+  RequireCall(lock_ >= 0, "open", path_);
   try {
     // File systems without locks are accepted.
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
