@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/detect.h"
-#include "qkv/core/file.h"
+#include "qkv/core/file_set.h"
 #include "qkv/image/encode.h"
 
 namespace qkv::cli {
@@ -87,6 +88,8 @@ int Segment(const SegmentOptions& options) {
   std::vector<int64_t> image_ids;
   if (!options.coco.empty()) image_ids = app::CocoImageIds(images.files, PrintNote);
   app::CocoSegments results(model, rules.task);
+  const bool panoptic = rules.task == app::SegmentTask::kPanoptic && !options.coco.empty();
+  bool withdrawn = false;
   const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
     return app::SegmentAll(model, images, {.rules = rules, .pipeline = pipeline},
                            [&](size_t file, const app::PhotoSegments& photo) {
@@ -97,7 +100,11 @@ int Segment(const SegmentOptions& options) {
                              }
                              FlushOutput();
                              if (!pictures.empty()) image::WritePng(pictures[file], DrawSegments(photo));
-                             if (!maps.empty()) WriteFile(maps[file], EncodeIds(photo));
+                             if (!maps.empty()) {
+                               // COCO's file refers to the maps: it is there only while all are of one run.
+                               if (panoptic && !std::exchange(withdrawn, true)) WithdrawFile(options.coco);
+                               WriteFile(maps[file], EncodeIds(photo));
+                             }
                              if (!options.coco.empty())
                                results.Add(photo, image_ids[file], maps.empty() ? fs::path() : maps[file]);
                            });

@@ -6,7 +6,7 @@
 
 #include "qkv/app/json_line.h"
 #include "qkv/app/vector_file.h"
-#include "qkv/core/file.h"
+#include "qkv/core/file_set.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/two_tower.h"
@@ -103,17 +103,22 @@ void EmbeddingTable::Save() const {
   std::vector<int64_t> extents = {std::ssize(paths_)};
   extents.insert(extents.end(), shape_.extents().begin(), shape_.extents().end());
   const View<const float> array(values_.data(), Shape(extents));
+  const io::StoredTensor stored = io::Stored<float>("embeddings", array);
+  const auto source = [&](const std::vector<std::string>& names) {
+    return JsonLine(ToJson(source_, VectorMarks::Of(stored, names)));
+  };
   if (IsNpy()) {
-    io::WriteNpy<float>(file_, array);
-    std::string list;
-    for (const std::string& path : paths_) list += NameOnOneLine(path) + "\n";
-    WriteFile(PathsFileOf(file_), list);
-    WriteFile(SourceFileOf(file_), JsonLine(ToJson(source_)) + "\n");
+    FileSet files;
+    files.Add(file_, [&](FileSink& sink) { io::WriteNpy<float>(sink, array); });
+    files.Add(PathsFileOf(file_), PathLines(paths_));
+    files.Add(SourceFileOf(file_), source(paths_) + "\n");
+    files.Publish();
     return;
   }
   const std::string paths = io::Json(paths_).dump(-1, ' ', false, io::Json::error_handler_t::replace);
-  io::WriteSafeTensors(file_, {io::Stored<float>("embeddings", array)},
-                       {{"paths", paths}, {"source", JsonLine(ToJson(source_))}});
+  // As they are read again: without bytes that are not UTF-8.
+  const auto names = io::ParseJson(paths, file_).get<std::vector<std::string>>();
+  io::WriteSafeTensors(file_, {stored}, {{"paths", paths}, {"source", source(names)}});
 }
 
 }  // namespace qkv::app

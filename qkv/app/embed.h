@@ -64,7 +64,7 @@ class EmbeddingTable {
 
   /// Throws Error if the shape is not that of the embeddings before.
   void Add(const Embedding& embedding);
-  /// Writes [images, D] or [images, N, D], each file whole or not at all.
+  /// Writes [images, D] or [images, N, D], each file whole or not at all, and the .npy last (FileSet).
   void Save() const;
 
  private:

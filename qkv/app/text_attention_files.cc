@@ -5,7 +5,7 @@
 #include "qkv/app/alignment_page.h"
 #include "qkv/app/alignment_picture.h"
 #include "qkv/app/json_line.h"
-#include "qkv/core/file.h"
+#include "qkv/core/file_set.h"
 #include "qkv/image/encode.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
@@ -17,13 +17,23 @@ std::filesystem::path TokensFileOf(const std::filesystem::path& npy) {
   return std::filesystem::path(npy).replace_extension(".tokens.json");
 }
 
+namespace {
+
+void WriteNpyAndTokens(const TextAttention& attention, const std::filesystem::path& file) {
+  FileSet files;
+  files.Add(file, [&](FileSink& sink) { io::WriteNpy<float>(sink, attention.weights); });
+  files.Add(TokensFileOf(file), JsonLine(Facts(attention)) + "\n");
+  files.Publish();
+}
+
+}  // namespace
+
 void WriteTextAttention(const TextAttention& attention, MapFormat format, const std::filesystem::path& file) {
   switch (format) {
     case MapFormat::kPng:
       return image::WritePng(file, AlignmentPicture(attention));
     case MapFormat::kNpy:
-      io::WriteNpy<float>(file, attention.weights);
-      return WriteFile(TokensFileOf(file), JsonLine(Facts(attention)) + "\n");
+      return WriteNpyAndTokens(attention, file);
     case MapFormat::kSafeTensors: {
       std::map<std::string, std::string> metadata;
       const io::Json facts = Facts(attention);

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include "qkv/core/checksum.h"
 #include "qkv/core/file.h"
+#include "qkv/core/hash.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 
@@ -17,6 +20,19 @@ constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 constexpr std::string_view kNpy = ".npy";
 
 std::string_view WithoutEnding(std::string_view npy) { return npy.substr(0, npy.size() - kNpy.size()); }
+
+// All bytes, or kPlaces parts of them at equal distances with the first and the last ones: a file of vectors of other
+// images differs in all of its parts, and search need not read it twice.
+uint64_t SumOfParts(std::span<const std::byte> bytes) {
+  constexpr size_t kWhole = size_t{16} << 20, kPlaces = 256, kPart = 4096;
+  if (bytes.size() <= kWhole) return Checksum(bytes);
+  uint64_t sum = bytes.size();
+  for (size_t i = 0; i < kPlaces; ++i) {
+    const size_t at = (bytes.size() - kPart) / (kPlaces - 1) * i;
+    sum = CombineChecksums(sum, Checksum(i + 1 == kPlaces ? bytes.last(kPart) : bytes.subspan(at, kPart)));
+  }
+  return sum;
+}
 
 bool HasVectors(const io::StoredTensor& tensor) {
   const bool number = tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF32 ||
@@ -42,6 +58,25 @@ std::string NameOnOneLine(const std::string& name) {
     }
   }
   return line;
+}
+
+VectorMarks VectorMarks::Of(const io::StoredTensor& vectors, const std::vector<std::string>& paths) {
+  const std::string lines = PathLines(paths);
+  const uint64_t shape = Fnv1a().Add(FormatShown("{} {}", qkv::Name(vectors.dtype), vectors.shape)).value();
+  return {fmt::format("{:016x}", CombineChecksums(shape, SumOfParts(vectors.bytes))),
+          fmt::format("{:016x}", Checksum(std::as_bytes(std::span(lines))))};
+}
+
+io::Json ToJson(const EmbeddingSource& source, const VectorMarks& marks) {
+  io::Json json = ToJson(source);
+  json["vectors"] = marks.vectors, json["paths"] = marks.paths;
+  return json;
+}
+
+std::string PathLines(const std::vector<std::string>& paths) {
+  std::string lines;
+  for (const std::string& path : paths) lines += NameOnOneLine(path) + "\n";
+  return lines;
 }
 
 std::vector<std::string> ParsePathLines(std::string_view text) {
@@ -72,6 +107,9 @@ VectorFile VectorFile::Open(const std::string& file) {
   Require(npy || file.ends_with(".safetensors"),
           "search: expected a file .npy or .safetensors that qkv embed wrote, got {}", where);
   if (npy) {
+    Require(FileExists(file) || !FileExists(SourceFileOf(file)),
+            "{}: No such file, but {} is there: writing them was interrupted; embed the images again", where,
+            SourceFileOf(file));
     vectors.tensors_ = io::MapNpy(file);
   } else {
     io::SafeTensors::AddFile(file, &vectors.tensors_);
@@ -94,14 +132,44 @@ VectorFile VectorFile::Open(const std::string& file) {
   }
   Require(vectors.paths_.empty() || std::ssize(vectors.paths_) == vectors.count(),
           "{}: {} names for {} vectors; embed the images again", where, vectors.paths_.size(), vectors.count());
+  vectors.RequireTogether(file);
   return vectors;
 }
 
 void VectorFile::ReadBeside(const std::string& file) {
   if (const std::string beside = PathsFileOf(file); FileExists(beside)) paths_ = ParsePathLines(ReadFile(beside));
   if (const std::string beside = SourceFileOf(file); FileExists(beside)) {
-    source_ = ParseEmbeddingSource(ReadFile(beside, kMaxSourceBytes), beside);
+    ReadSource(ReadFile(beside, kMaxSourceBytes), beside);
   }
+}
+
+void VectorFile::ReadSource(std::string_view json, const std::string& where) {
+  source_ = ParseEmbeddingSource(json, where);
+  const io::Json object = io::ParseJson(json, where);
+  for (const auto& [key, to] : {std::pair("vectors", &marks_.vectors), std::pair("paths", &marks_.paths)}) {
+    const auto found = object.find(key);
+    if (found == object.end()) continue;
+    Require(found->is_string(), "{}: expected a text \"{}\", got {}", where, key, found->type_name());
+    *to = found->get<std::string>();
+  }
+  Require(marks_.vectors.empty() == marks_.paths.empty(), "{}: expected \"vectors\" and \"paths\", got one of them",
+          where);
+}
+
+void VectorFile::RequireTogether(const std::string& file) const {
+  if (marks_.vectors.empty()) return;
+  const VectorMarks marks = VectorMarks::Of(vectors(), paths_);
+  if (marks == marks_) return;
+  const bool npy = file.ends_with(kNpy);
+  const std::string source = npy ? SourceFileOf(file) : "its metadata";
+  const char* what = marks.vectors != marks_.vectors ? "vectors"
+                     : paths_.empty()                ? "names, which are missing"
+                                                     : "names";
+  Fail(
+      "{}: {} belongs to other {}: writing them was interrupted, or one of the files was replaced or edited; embed "
+      "the images again{}",
+      file, source, what,
+      npy ? FormatShown(", or remove {} if these vectors and names are meant", source) : std::string());
 }
 
 void VectorFile::ReadMetadata(std::string_view where) {
@@ -113,7 +181,7 @@ void VectorFile::ReadMetadata(std::string_view where) {
     paths_ = names.get<std::vector<std::string>>();
   }
   if (const auto found = metadata.find("source"); found != metadata.end()) {
-    source_ = ParseEmbeddingSource(found->second, where);
+    ReadSource(found->second, std::string(where));
   }
 }
 

@@ -12,12 +12,28 @@
 
 namespace qkv::app {
 
+/// Ties vectors, their names and their source together: checksums that are written with the source. Of many vectors
+/// (above 16 MiB) those at 256 places are summed; their names are summed whole.
+struct VectorMarks {
+  std::string vectors, paths;  // 16 hexadecimal digits; empty: a release without marks wrote the file
+
+  static VectorMarks Of(const io::StoredTensor& vectors, const std::vector<std::string>& paths);
+  bool operator==(const VectorMarks&) const = default;
+};
+
+/// The source with the marks, as NAME.model.json and the metadata "source" of .safetensors have it.
+io::Json ToJson(const EmbeddingSource& source, const VectorMarks& marks);
+
+/// The content of NAME.paths.txt.
+std::string PathLines(const std::vector<std::string>& paths);
+
 /// A file of vectors, mapped. Movable, not copyable.
 class VectorFile {
  public:
   /// file: .npy (names of the rows in NAME.paths.txt, the source in NAME.model.json; each may be missing), or
   /// .safetensors with "embeddings" (or a single tensor of another name). Throws Error if the array is not [images, D]
-  /// of half, bfloat16, float or double with D >= 1, and if there is not one name for each row.
+  /// of half, bfloat16, float or double with D >= 1, if there is not one name for each row, and if the source has marks
+  /// of other vectors or names.
   static VectorFile Open(const std::string& file);
 
   int64_t count() const { return vectors().shape[0]; }                            // of the vectors
@@ -33,11 +49,14 @@ class VectorFile {
  private:
   void ReadBeside(const std::string& file);
   void ReadMetadata(std::string_view where);
+  void ReadSource(std::string_view json, const std::string& where);
+  void RequireTogether(const std::string& file) const;
 
   io::TensorSet tensors_;
   size_t index_ = 0;  // of the vectors among the tensors
   std::vector<std::string> paths_;
   std::optional<EmbeddingSource> source_;
+  VectorMarks marks_;  // as they are written
 };
 
 /// The names in NAME.paths.txt, one on each line, see NameOnOneLine.

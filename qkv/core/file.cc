@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -15,6 +14,8 @@
 #include "qkv/core/file_error.h"
 #include "qkv/core/mapping_guard.h"
 #include "qkv/core/pages.h"
+#include "qkv/core/staged_file.h"
+#include "qkv/core/temporary.h"
 
 namespace qkv {
 namespace {
@@ -41,49 +42,6 @@ FileStamp ReadFileStamp(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), Nanoseconds(status.st_mtim),
           Nanoseconds(status.st_ctim)};
 }
-
-class DescriptorSink : public FileSink {
- public:
-  DescriptorSink(int fd, const std::filesystem::path& path) : fd_(fd), path_(path) {}
-  using FileSink::Write;
-  void Write(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      RequireCall(written > 0, "write", path_);
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
-
- private:
-  int fd_;
-  const std::filesystem::path& path_;
-};
-
-constexpr std::string_view kTemporaryMark = ".qkv-", kTemporaryEnding = ".tmp";
-
-std::string TemporaryName(const std::filesystem::path& path) {
-  static std::atomic<int> number{0};
-  return fmt::format("{}{}{}-{}{}", path.string(), kTemporaryMark, ::getpid(), ++number, kTemporaryEnding);
-}
-
-// Gives the new file those of the old one, before anything is in it: what only its owner may read is never open to
-// others. A file system that has no permissions to give is no reason to fail where they are not wider than before.
-void KeepPermissions(int file, mode_t old, const std::filesystem::path& path) {
-  constexpr mode_t kPermissions = 0777;
-  struct stat status {};
-  if (::fstat(file, &status) == 0 && ((status.st_mode ^ old) & kPermissions) == 0) return;
-  RequireCall(::fchmod(file, old & kPermissions) == 0 || (status.st_mode & ~old & kPermissions) == 0,
-              "keep the permissions of", path);
-}
-
-// Removes the temporary file unless it was renamed away.
-struct Temporary {
-  std::string path;
-  ~Temporary() {
-    if (!path.empty()) ::unlink(path.c_str());
-  }
-};
 
 }  // namespace
 
@@ -195,45 +153,11 @@ std::string ReadFile(const std::filesystem::path& path, size_t max_bytes) {
 }
 
 void WriteFile(const std::filesystem::path& path, const std::function<void(FileSink&)>& fill) {
-  // A device or a pipe (/dev/stdout) cannot be replaced by a rename: written in place.
-  struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) {
-    Require(!S_ISDIR(status.st_mode), "cannot write {}: it is a folder", path.string());
-    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    RequireCall(file.get() >= 0, "write", path);
-    DescriptorSink sink(file.get(), path);
-    fill(sink);
-    return;
-  }
-  Temporary temporary;
-  // Not mkstemp, whose files only their owner may read: this one becomes the file, with the usual rights.
-  const std::string name = TemporaryName(path);
-  const Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  RequireCall(file.get() >= 0, "write", path);
-  temporary.path = name;
-  if (exists) KeepPermissions(file.get(), status.st_mode, path);
-  DescriptorSink sink(file.get(), path);
-  fill(sink);
-  RequireCall(::fsync(file.get()) == 0, "write", path);
-  RequireCall(::rename(name.c_str(), path.c_str()) == 0, "write", path);
-  temporary.path.clear();
+  StagedFile(path, fill).Publish();
 }
 
 void WriteFile(const std::filesystem::path& path, std::string_view text) {
   WriteFile(path, [&](FileSink& sink) { sink.Write(text); });
-}
-
-bool IsTemporaryNameFor(std::string_view name, std::string_view of) {
-  if (!name.starts_with(of) || !name.ends_with(kTemporaryEnding)) return false;
-  name = name.substr(of.size(), name.size() - of.size() - kTemporaryEnding.size());
-  if (!name.starts_with(kTemporaryMark)) return false;
-  name.remove_prefix(kTemporaryMark.size());
-  const size_t dash = name.find('-');
-  const auto is_number = [](std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-  };
-  return dash != name.npos && is_number(name.substr(0, dash)) && is_number(name.substr(dash + 1));
 }
 
 void FlushFolder(const std::filesystem::path& folder) {
@@ -242,12 +166,19 @@ void FlushFolder(const std::filesystem::path& folder) {
 }
 
 void PointLink(const std::filesystem::path& link, const std::filesystem::path& target) {
-  Temporary temporary;
-  const std::string name = TemporaryName(link);
-  RequireCall(::symlink(target.c_str(), name.c_str()) == 0, "write", link);
-  temporary.path = name;
-  RequireCall(::rename(name.c_str(), link.c_str()) == 0, "write", link);
-  temporary.path.clear();
+  // A link cannot be locked: only its folder's owner knows whether one is left.
+  std::filesystem::path name;
+  bool made = false;
+  for (int number = 1; !made; ++number) {
+    name = TemporaryName(link, number);
+    made = ::symlink(target.c_str(), name.c_str()) == 0;
+    RequireCall(made || errno == EEXIST, "write", link);
+  }
+  if (::rename(name.c_str(), link.c_str()) == 0) return;
+  const int reason = errno;
+  ::unlink(name.c_str());
+  errno = reason;
+  RequireCall(false, "write", link);
 }
 
 void ExchangeFolders(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -255,15 +186,15 @@ void ExchangeFolders(const std::filesystem::path& from, const std::filesystem::p
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   RequireCall(errno == EINVAL || errno == ENOSYS, "write", to);
 #endif
-  const std::string aside = TemporaryName(to);
-  RequireCall(::rename(to.c_str(), aside.c_str()) == 0, "write", to);
+  const Temporary aside = Temporary::Folder(to, {});
+  RequireCall(::rename(to.c_str(), aside.path().c_str()) == 0, "write", to);
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int reason = errno;
-    ::rename(aside.c_str(), to.c_str());
+    ::rename(aside.path().c_str(), to.c_str());
     errno = reason;
     RequireCall(false, "write", to);
   }
-  RequireCall(::rename(aside.c_str(), from.c_str()) == 0, "write", from);
+  RequireCall(::rename(aside.path().c_str(), from.c_str()) == 0, "write", from);
 }
 
 }  // namespace qkv

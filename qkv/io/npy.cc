@@ -117,7 +117,7 @@ void AddNpy(std::span<const std::byte> bytes, std::string_view where, const Tens
 }  // namespace
 
 template <typename T>
-void WriteNpy(const std::filesystem::path& path, View<const T> array) {
+void WriteNpy(FileSink& sink, View<const T> array) {
   const std::string header = MakeHeader(TypeName<T>(), array.shape());
   std::string prefix(kMagic);
   prefix += static_cast<char>(header.size() & 0xFF);
@@ -130,10 +130,13 @@ void WriteNpy(const std::filesystem::path& path, View<const T> array) {
     Gather(array, &out);
     data = copy.data();
   }
-  WriteFile(path, [&](FileSink& sink) {
-    sink.Write(prefix + header);
-    sink.Write(std::as_bytes(std::span(data, static_cast<size_t>(array.size()))));
-  });
+  sink.Write(prefix + header);
+  sink.Write(std::as_bytes(std::span(data, static_cast<size_t>(array.size()))));
+}
+
+template <typename T>
+void WriteNpy(const std::filesystem::path& path, View<const T> array) {
+  WriteFile(path, [&](FileSink& sink) { WriteNpy(sink, array); });
 }
 
 template <typename T>
@@ -161,6 +164,8 @@ TensorSet NpyFromBytes(std::span<const std::byte> bytes, std::string_view where)
   return set;
 }
 
+template void WriteNpy(FileSink&, View<const float>);
+template void WriteNpy(FileSink&, View<const double>);
 template void WriteNpy(const std::filesystem::path&, View<const float>);
 template void WriteNpy(const std::filesystem::path&, View<const double>);
 template Tensor<float> ReadNpy(const std::filesystem::path&);

@@ -6,12 +6,15 @@
 #include <span>
 #include <string_view>
 
+#include "qkv/core/file.h"
 #include "qkv/core/tensor.h"
 #include "qkv/io/tensor_set.h"
 
 namespace qkv::io {
 
-/// T: float or double. The file is written atomically.
+/// T: float or double. To a file, written atomically, or to the sink of one.
+template <typename T>
+void WriteNpy(FileSink& sink, View<const T> array);
 template <typename T>
 void WriteNpy(const std::filesystem::path& path, View<const T> array);
 

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "qkv/app/embed.h"
+#include "qkv/app/json_line.h"
 #include "qkv/app/open.h"
 #include "qkv/app/vector_file.h"
 #include "qkv/core/file.h"
@@ -217,6 +218,48 @@ TEST_F(VectorFiles, MayBeAnotherProgramsArray) {
   const Tensor<double> doubles({5, 2});
   io::WriteSafeTensors(folder_ / "a.safetensors", {io::Stored<double>("x", doubles)});
   EXPECT_EQ(VectorFile::Open((folder_ / "a.safetensors").string()).count(), 5);
+}
+
+TEST_F(VectorFiles, BelongTogetherOrAreRefused) {
+  const auto write = [&](const std::string& name, float first, const std::string& path) {
+    EmbeddingTable table((folder_ / name).string(), source_);
+    table.Add({path, Shape({2}), {first, 2}});
+    table.Add({"b", Shape({2}), {3, 4}});
+    table.Save();
+  };
+  const auto copy = [&](const char* from, const char* to) {
+    std::filesystem::copy_file(folder_ / from, folder_ / to, std::filesystem::copy_options::overwrite_existing);
+  };
+  write("e.npy", 1, "a"), write("f.npy", 5, "c");
+  for (const std::string ending : {".npy", ".paths.txt", ".model.json"}) {
+    write("e.npy", 1, "a");
+    EXPECT_EQ(Refusal("e.npy"), "");
+    copy(("f" + ending).c_str(), ("e" + ending).c_str());
+    EXPECT_NE(Refusal("e.npy").find("embed the images again"), std::string::npos) << ending << Refusal("e.npy");
+  }
+  write("e.npy", 1, "a");
+  std::filesystem::remove(folder_ / "e.paths.txt");
+  EXPECT_NE(Refusal("e.npy").find("names, which are missing"), std::string::npos) << Refusal("e.npy");
+  write("e.npy", 1, "a");
+  std::filesystem::remove(folder_ / "e.npy");
+  EXPECT_NE(Refusal("e.npy").find("was interrupted"), std::string::npos) << Refusal("e.npy");
+  // What a release without marks wrote.
+  write("e.npy", 1, "a");
+  WriteFile(folder_ / "e.model.json", JsonLine(ToJson(source_)));
+  EXPECT_EQ(Refusal("e.npy"), "");
+}
+
+TEST_F(VectorFiles, ManyAreToldApartByTheirParts) {
+  Tensor<float> vectors({8193, 1024});  // above 32 MiB
+  const auto mark = [&] { return VectorMarks::Of(io::Stored<float>("", vectors), {}).vectors; };
+  const std::string zeros = mark();
+  for (const int64_t at : {int64_t{0}, vectors.size() - 1}) {
+    vectors[at] = 1;
+    EXPECT_NE(mark(), zeros) << at;
+    vectors[at] = 0;
+  }
+  for (int64_t row = 0; row < vectors.dim(0); ++row) *vectors.view().at(row, 7) = 1;
+  EXPECT_NE(mark(), zeros);
 }
 
 TEST_F(VectorFiles, AreRefusedIfTheyAreSomethingElse) {

@@ -108,8 +108,11 @@ TEST_F(SearchCommand, DrawsSheets) {
   ASSERT_EQ(Qkv("search --sheet " + png + " " + vectors_ + " " + four_).exit_code, 0);
   EXPECT_LT(image::DecodeFile(png).height(), sheet.height() * 2 / 3);
   // Images that were removed meanwhile leave their places empty.
-  std::string paths = ReadFile(folder_ / "digits.paths.txt");
-  WriteFile(folder_ / "digits.paths.txt", paths.replace(paths.find("4-white"), 7, "removed"));
+  std::filesystem::copy(Digits(), folder_ / "own");
+  std::filesystem::copy(folder_ / "own" / "4-white.png", folder_ / "own" / "removed.png");
+  std::filesystem::remove(folder_ / "own" / "4-white.png");
+  ASSERT_EQ(Qkv("embed -o " + vectors_ + " " + (folder_ / "own").string()).exit_code, 0);
+  std::filesystem::remove(folder_ / "own" / "removed.png");
   const CommandOutput drawn = Qkv("search --top 20 --sheet " + page + " " + vectors_ + " " + four_);
   ASSERT_EQ(drawn.exit_code, 0);
   EXPECT_TRUE(Contains(drawn.err, "1 of 20 pictures are not there, first ")) << drawn.err;

@@ -10,14 +10,14 @@
 namespace qkv {
 namespace {
 
-std::array<std::atomic<int>, 3> counts, first_failures, errors;
+std::array<std::atomic<int>, 3> counts, failures, errors;
 std::atomic<int> killed_after = 0;
 
 // Sets errno if this call is to fail.
 bool Fails(SystemCall call) {
   const auto i = static_cast<size_t>(call);
-  const int number = ++counts[i], first = first_failures[i];
-  if (first == 0 || number < first) return false;
+  const int number = ++counts[i], failing = failures[i];
+  if (number != failing) return false;
   errno = errors[i];
   return true;
 }
@@ -31,15 +31,13 @@ int Done(long result) {
 
 void FailCalls(SystemCall call, int number, int error) {
   const auto i = static_cast<size_t>(call);
-  counts[i] = 0, errors[i] = error, first_failures[i] = number;
+  counts[i] = 0, errors[i] = error, failures[i] = number;
 }
 
 void KillAfterNames(int number) {
   counts[static_cast<size_t>(SystemCall::kNames)] = 0;
   killed_after = number;
 }
-
-int CountNames() { return counts[static_cast<size_t>(SystemCall::kNames)]; }
 
 }  // namespace qkv
 

@@ -12,13 +12,10 @@ namespace qkv {
 /// The calls that are counted: those that make a file durable, or change what a name leads to.
 enum class SystemCall { kFsync, kSymlink, kNames };  // kNames: rename, renameat2, unlink
 
-/// From the `number`-th call (from 1) of this kind each fails with `error` (ENOSPC, …). 0: none.
+/// The `number`-th call (from 1) of this kind fails with `error` (ENOSPC, …). 0: none.
 void FailCalls(SystemCall call, int number, int error);
 /// The process ends by SIGKILL right after the `number`-th call (from 1) of kNames is done. 0: never.
 void KillAfterNames(int number);
-
-/// Calls of kNames in this process since the last FailCalls or KillAfterNames.
-int CountNames();
 
 /// True if `work` in a child process was killed; false if it came to its end. Threads of this process do not exist in
 /// the child.
