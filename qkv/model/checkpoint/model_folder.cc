@@ -1,6 +1,8 @@
 // Writes a model to a temporary folder, checks that qkv can open it, and exchanges it with the target.
 #include "qkv/model/checkpoint/model_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "qkv/core/file.h"
+#include "qkv/core/temporary.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
@@ -55,20 +58,16 @@ class WorkFolder {
     if (const fs::path real = fs::canonical(target_, error); !error) target_ = real;
     error.clear();
     if (target_.has_parent_path()) fs::create_directories(target_.parent_path(), error);
-    // The name may be taken by a process that was killed, or by one with the same id in another container.
-    bool created = false;
-    for (int i = 0; !error && !created; ++i) {
-      path_ = target_;
-      path_ += fmt::format(".part-{}{}", ::getpid(), i > 0 ? fmt::format("-{}", i) : "");
-      created = fs::create_directory(path_, error);
-    }
-    Require(created, "cannot create folder {}: {}", path_.string(), error.message());
+    Require(!error, "cannot create folder {}: {}", target_.parent_path().string(), error.message());
+    temporary_.emplace(Temporary::Folder(target_, [this](const fs::path& left) { RemoveLeft(left); }));
+    path_ = temporary_->path();
+    WriteFile(path_ / kUnfinished, "");
     // Private until it gets the permissions of the folder that it replaces.
     if (fs::is_directory(target_, error)) fs::permissions(path_, fs::perms::owner_all);
   }
   ~WorkFolder() {
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (!path_.empty()) fs::remove_all(path_, ignored);  // before its lock is given back
   }
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
@@ -78,25 +77,31 @@ class WorkFolder {
   /// Renames the folder to the target, atomically. An existing target's other files are taken over first, and it is
   /// deleted afterwards.
   void Publish() {
-    FlushFolder(path_);
     std::error_code error;
-    fs::rename(path_, target_, error);  // works if the target is missing, or empty
-    if (error) {
-      Require(fs::is_directory(target_), "cannot write {}: {}", target_.string(), error.message());
+    const bool replaces = fs::is_directory(target_, error) && !fs::is_empty(target_, error);
+    std::vector<OldFile> old;
+    if (replaces) {
       KeepPermissions();
-      const std::vector<OldFile> old = TakeOver();
+      old = TakeOver();
+    }
+    fs::remove(path_ / kUnfinished);
+    FlushFolder(path_);
+    if (!replaces) {
+      RequireCall(::rename(path_.c_str(), target_.c_str()) == 0, "write", target_);
+    } else {
+      const LockedFolder locked(target_);  // what becomes of it is removed here, by no other writer
       ExchangeFolders(path_, target_);
       const fs::path former = std::exchange(path_, {});
       for (const OldFile& file : old) {
         if (StampAt(former / file.name) == file.stamp) fs::remove(former / file.name, error);
       }
       if (::rmdir(former.c_str()) != 0) {
-        // Never delete files that another process added or replaced meanwhile.
-        if (errno == ENOTEMPTY || errno == EEXIST) {
-          Fail("{} was written, but files that came into it meanwhile are now in {}", target_.string(),
-               former.string());
-        }
-        RequireCall(false, "remove", former);
+        RequireCall(errno == ENOTEMPTY || errno == EEXIST, "remove", former);
+        // Never delete files that another process added or replaced meanwhile; nor does the next writer.
+        fs::path kept = target_;
+        kept += fmt::format(".kept-{}", ::getpid());
+        fs::rename(former, kept);
+        Fail("{} was written, but files that came into it meanwhile are now in {}", target_.string(), kept.string());
       }
     }
     path_.clear();
@@ -104,6 +109,48 @@ class WorkFolder {
   }
 
  private:
+  static constexpr const char* kUnfinished = ".qkv-unfinished";  // only writers of a new model put it into a folder
+
+  // Keeps other writers away from the folder that is exchanged.
+  class LockedFolder {
+   public:
+    explicit LockedFolder(const fs::path& path)
+        : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+      if (descriptor_ >= 0) ::flock(descriptor_, LOCK_EX | LOCK_NB);
+    }
+    ~LockedFolder() {
+      if (descriptor_ >= 0) ::close(descriptor_);
+    }
+    LockedFolder(const LockedFolder&) = delete;
+    LockedFolder& operator=(const LockedFolder&) = delete;
+
+   private:
+    int descriptor_;
+  };
+
+  // Removes what a killed writer left: an unfinished model, or of an old one that was replaced, all but the files that
+  // came into it meanwhile.
+  void RemoveLeft(const fs::path& left) const {
+    std::error_code ignored;
+    if (fs::exists(left / kUnfinished, ignored)) {
+      fs::remove_all(left, ignored);
+      return;
+    }
+    std::vector<fs::path> folders = {left};
+    std::error_code error;
+    for (fs::recursive_directory_iterator entry(left, error), end; !error && entry != end; entry.increment(error)) {
+      const fs::path& path = entry->path();
+      if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) {
+        folders.push_back(path);
+      } else if (const fs::path name = path.lexically_relative(left); IsModelFile(name.native()) ||
+                                                                      IsTokenizerFile(name.native()) ||
+                                                                      fs::equivalent(path, target_ / name, ignored)) {
+        fs::remove(path, ignored);
+      }
+    }
+    for (; !folders.empty(); folders.pop_back()) ::rmdir(folders.back().c_str());
+  }
+
   fs::path Parent() const { return target_.has_parent_path() ? target_.parent_path() : fs::path("."); }
 
   // A new file gets the permissions of the file that it replaces, or of the old configuration.
@@ -158,6 +205,7 @@ class WorkFolder {
   }
 
   fs::path target_, path_;
+  std::optional<Temporary> temporary_;
 };
 
 }  // namespace

@@ -2,8 +2,10 @@
 // cannot, by name; types; folders that appear whole or not at all.
 #include "qkv/model/checkpoint/convert.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 
 #include "qkv/core/file.h"
 #include "qkv/core/rng.h"
+#include "qkv/core/temporary.h"
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/model.h"
@@ -545,6 +548,30 @@ TEST_F(Conversion, LeavesTheWorkOfOthersAlone) {
   Checkpoint::Open(Out());
   EXPECT_FALSE(fs::exists(Out() / "note.txt"));
   EXPECT_EQ(ReadFile(stale / "note.txt"), "theirs");
+}
+
+// Names that killed writers left are taken away, but not what a live one writes or what came from elsewhere.
+TEST_F(Conversion, RemovesWhatKilledWritersLeft) {
+  const auto left = [&](int number) {
+    const fs::path folder = TemporaryName(Out(), number);
+    fs::create_directories(folder / "sub");
+    for (const char* name : {"model.safetensors", "sub/note.txt"}) WriteFile(folder / name, "left");
+    return folder;
+  };
+  const fs::path unfinished = left(1), former = left(2), live = left(3);
+  for (const fs::path& folder : {unfinished, live}) WriteFile(folder / ".qkv-unfinished", "");
+  const int lock = ::open(live.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  Convert(Open(), Out(), {});
+  ::close(lock);
+  EXPECT_FALSE(fs::exists(unfinished));
+  EXPECT_FALSE(fs::exists(former / "model.safetensors"));
+  EXPECT_EQ(ReadFile(former / "sub/note.txt"), "left");
+  EXPECT_EQ(ReadFile(live / "model.safetensors"), "left");
+  EXPECT_FALSE(fs::exists(Out() / ".qkv-unfinished"));
+  Convert(Open(), Out(), {.force = true});
+  EXPECT_FALSE(fs::exists(live));
+  EXPECT_FALSE(fs::exists(Out() / ".qkv-unfinished"));
 }
 
 TEST_F(Conversion, InPlaceWithForce) {
