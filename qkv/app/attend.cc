@@ -7,6 +7,7 @@
 
 #include "qkv/app/image_reader.h"
 #include "qkv/app/parse.h"
+#include "qkv/io/float_list.h"
 #include "qkv/inspect/rollout.h"
 #include "qkv/model/finite.h"
 #include "qkv/report/text.h"
@@ -46,7 +47,7 @@ MapFormat ParseOutputFormat(const fs::path& file) {
 }
 
 io::Json Nested(View<const float> values) {
-  if (values.rank() == 1) return std::vector<float>(values.data(), values.data() + values.size());
+  if (values.rank() == 1) return io::FloatList({values.data(), static_cast<size_t>(values.size())});
   io::Json list = io::Json::array();
   for (int64_t i = 0; i < values.dim(0); ++i) list.push_back(Nested(values[i]));
   return list;

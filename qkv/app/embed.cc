@@ -7,6 +7,7 @@
 #include "qkv/app/json_line.h"
 #include "qkv/app/vector_file.h"
 #include "qkv/core/file_set.h"
+#include "qkv/io/float_list.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/two_tower.h"
@@ -33,12 +34,12 @@ void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) 
 io::Json ToJson(const Embedding& embedding) {
   io::Json json = {{"path", embedding.path}};
   if (embedding.shape.rank() == 1) {
-    json["embedding"] = embedding.values;
+    json["embedding"] = io::FloatList(embedding.values);
     return json;
   }
   const int64_t D = embedding.shape[1];
   for (auto row = embedding.values.begin(); row != embedding.values.end(); row += D) {
-    json["tokens"].push_back(std::vector<float>(row, row + D));
+    json["tokens"].push_back(io::FloatList({row, row + D}));
   }
   return json;
 }

@@ -40,9 +40,21 @@ std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> i
 
 bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
 
+namespace {
+
+void NotifyAssumptions(const model::TextCheckpoint& checkpoint, const Note& note) {
+  for (const std::string& assumption : checkpoint.description.assumptions) {
+    Notify(note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+  }
+}
+
+}  // namespace
+
 model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options, const Note& note,
                                CachePolicy cache) {
-  return BuildCached(model::TextCheckpoint::Open(FindModel(path)), options, CacheFor(cache, note));
+  const auto checkpoint = model::TextCheckpoint::Open(FindModel(path));
+  NotifyAssumptions(checkpoint, note);
+  return BuildCached(checkpoint, options, CacheFor(cache, note));
 }
 
 LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options,
@@ -56,9 +68,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
                                   CachePolicy cache, const std::string& name) {
   const fs::path found = FindModel(path);
   model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
-  for (const std::string& assumption : checkpoint.description.assumptions) {
-    Notify(note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
-  }
+  NotifyAssumptions(checkpoint, note);
   text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found));
   const model::TextDescription& d = checkpoint.description;
   RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "qkv/app/json_line.h"
+#include "qkv/io/float_list.h"
 #include "qkv/server/infer_json.h"
 
 namespace qkv::server {
@@ -236,7 +237,7 @@ HttpResponse InferResponse(const std::string& model, const std::string& version,
     } else if (tensor.datatype == "BYTES") {
       one["data"] = tensor.texts;
     } else {
-      one["data"] = tensor.floats;
+      one["data"] = io::FloatList(tensor.floats);
     }
     json["outputs"].push_back(std::move(one));
   }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "qkv/app/json_line.h"
+#include "qkv/io/float_list.h"
 #include "qkv/model/finite.h"
 #include "qkv/report/base64.h"
 #include "qkv/server/images.h"
@@ -156,7 +157,7 @@ HttpResponse Embeddings(Context& context, Call& call) {
     if (packed) {
       json["embedding"] = report::Base64(std::as_bytes(std::span(vectors[i])));
     } else {
-      json["embedding"] = vectors[i];
+      json["embedding"] = io::FloatList(vectors[i]);
     }
     data.push_back(std::move(json));
   }

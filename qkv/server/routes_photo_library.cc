@@ -1,5 +1,6 @@
 // The protocol of immich's machine-learning service, for its search: vectors of photos and of words.
 #include "qkv/app/json_line.h"
+#include "qkv/io/float_list.h"
 #include "qkv/server/images.h"
 #include "qkv/server/photo_library_request.h"
 #include "qkv/server/routes.h"
@@ -54,7 +55,7 @@ HttpResponse Predict(Context& context, Call& call) {
       vectors = EmbedTexts(context, call, model, {std::string(*request.text)}).vectors;
     }
     // A list as a text: the original gives it to the database as it is.
-    answer[task.task] = app::JsonLine(vectors[0]);
+    answer[task.task] = app::JsonLine(io::FloatList(vectors[0]));
   }
   return {.body = app::JsonLine(answer)};
 }

@@ -2,7 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <random>
+
 #include "qkv/core/file.h"
+#include "qkv/io/float_list.h"
 #include "tests/io/support.h"
 #include "tests/support/files.h"
 
@@ -45,6 +53,24 @@ TEST(ReadJson, NamesTheFile) {
   EXPECT_MESSAGE(ReadJson(folder / "missing.json"), "missing.json");
   WriteFile(folder / "large.json", std::string((64 << 20) + 1, ' '));
   EXPECT_MESSAGE(ReadJson(folder / "large.json"), "at most");
+}
+
+TEST(ShortestDouble, HasTheFewestDigitsOfTheFloat) {
+  EXPECT_EQ(Json(ShortestDouble(0.1F)).dump(), "0.1");
+  EXPECT_EQ(Json(ShortestDouble(-6.018708869730674e-33F)).dump(), "-6.018709e-33");
+  EXPECT_EQ(Json(ShortestDouble(16777216.0F)).dump(), "16777216.0");
+  EXPECT_TRUE(std::isnan(ShortestDouble(NAN)));
+  std::mt19937 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (!std::isfinite(value)) continue;
+    const std::string text = Json(ShortestDouble(value)).dump();
+    float read = 0;
+    std::from_chars(text.data(), text.data() + text.size(), read);
+    ASSERT_EQ(std::bit_cast<uint32_t>(read), std::bit_cast<uint32_t>(value)) << text;
+    ASSERT_EQ(static_cast<float>(Json::parse(text).get<double>()), value) << text;
+    ASSERT_LE(std::ranges::count_if(text.substr(0, text.find('e')), [](char c) { return c >= '1' && c <= '9'; }), 9);
+  }
 }
 
 TEST(Quoted, ShowsNoControlCharacters) {

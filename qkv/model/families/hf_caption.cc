@@ -33,7 +33,8 @@ Description DescribeEncoder(const Fields& config, const std::optional<io::Json>&
   return description;
 }
 
-SequenceConfig DescribeDecoder(const Fields& decoder, const io::TensorSet& tensors) {
+SequenceConfig DescribeDecoder(const Fields& decoder, const io::TensorSet& tensors,
+                               std::vector<std::string>* assumptions) {
   const TextFamilyRow* const family = FindTextFamily(decoder);
   Require(family != nullptr && family->decoder != nullptr,
           "config.json: the decoder's \"model_type\" is {}; expected gpt2 or trocr, which read an image encoder",
@@ -43,6 +44,7 @@ SequenceConfig DescribeDecoder(const Fields& decoder, const io::TensorSet& tenso
           "config.json: the decoder, {}, has no cross-attention to read an image encoder (\"add_cross_attention\"); "
           "expected GPT-2 with it, or TrOCR",
           description.model_type);
+  assumptions->insert(assumptions->end(), description.assumptions.begin(), description.assumptions.end());
   return *description.decoder;
 }
 
@@ -63,7 +65,7 @@ Description DescribeHfCaption(const io::Json& json, const std::optional<io::Json
   CaptionDecoder& d = description.decoder.emplace();
   d.architecture = HfArchitecture(config, "VisionEncoderDecoderModel");
   d.model_type = decoder.String("model_type", "");
-  d.config = DescribeDecoder(Fields(decoder.json(), "config.json: decoder"), tensors);
+  d.config = DescribeDecoder(Fields(decoder.json(), "config.json: decoder"), tensors, &description.assumptions);
   d.projection = !decoder.Has("cross_attention_hidden_size") && d.config.block.width != description.config.block.width;
   d.generation = ReadGenerationDefaults(GenerationKeys(config), nullptr);
   return description;

@@ -107,10 +107,13 @@ bool HaveEqualBytes(const io::StoredTensor& a, const io::StoredTensor& b) {
 }  // namespace
 
 bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
-                bool unless_given) {
+                std::vector<std::string>* assumptions, bool unless_given) {
   if (!config.Bool("tie_word_embeddings", unless_given)) return false;
   const io::StoredTensor *const a = FindWithSuffix(tensors, table), *const b = FindWithSuffix(tensors, head);
-  return a == nullptr || b == nullptr || HaveEqualBytes(*a, *b);
+  if (a == nullptr || b == nullptr || HaveEqualBytes(*a, *b)) return true;
+  assumptions->push_back(
+      FormatShown("{} is used, although the configuration ties the head to {}: their values differ", b->name, a->name));
+  return false;
 }
 
 void RequireHfCopies(const io::TensorSet& tensors, std::string_view table, std::span<const std::string_view> copies) {

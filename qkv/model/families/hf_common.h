@@ -58,9 +58,10 @@ struct HfDefaults {
 std::string HfArchitecture(const Fields& config, std::string otherwise);
 
 /// True if a decoder's head is its table of tokens: the configuration ties them (`unless_given`: if it does not say)
-/// and the file has no head of other values, as in transformers 5. table, head: ends of their names.
+/// and the file has no head of other values, as in transformers 5. Such a head is told in `assumptions`. table, head:
+/// ends of their names.
 bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
-                bool unless_given = true);
+                std::vector<std::string>* assumptions, bool unless_given = true);
 
 /// Throws Error, which names both, if a stored tensor that is a copy of another one by the model's definition has other
 /// values. table, copies: ends of their names; a name that the file lacks is no copy.

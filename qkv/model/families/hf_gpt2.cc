@@ -39,7 +39,8 @@ TextDescription DescribeHfGpt2(const Fields& config, const io::TensorSet& tensor
   description.architecture = HfArchitecture(config, "GPT2LMHeadModel");
   description.model_type = "gpt2";
   description.decoder = ReadHfGpt2(config);
-  description.decoder->tied_head = HfTiesHead(config, tensors, "wte.weight", "lm_head.weight");
+  description.decoder->tied_head =
+      HfTiesHead(config, tensors, "wte.weight", "lm_head.weight", &description.assumptions);
   return description;
 }
 

@@ -90,7 +90,8 @@ TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet& tenso
   c.block.norm.eps = config.Number("rms_norm_eps", 1e-6);
   c.causal = true;
   c.head_bias = false;
-  c.tied_head = HfTiesHead(config, tensors, "embed_tokens.weight", "lm_head.weight", /*unless_given=*/false);
+  c.tied_head = HfTiesHead(config, tensors, "embed_tokens.weight", "lm_head.weight", &description.assumptions,
+                           /*unless_given=*/false);
   ReadRotary(config, &c);
   ReadWindow(config, type, &c);
   description.decoder = c;

@@ -114,7 +114,7 @@ TextDescription DescribeHfT5(const Fields& config, const io::TensorSet& tensors)
   c.head_bias = false;
   // T5 1.1 and Flan-T5 have a head of their own and do not scale; version 5 of the library writes this as a key.
   const bool tied = config.Bool("tie_word_embeddings", true);
-  c.tied_head = tensors.Find(kHead) == nullptr || HfTiesHead(config, tensors, table, kHead);
+  c.tied_head = tensors.Find(kHead) == nullptr || HfTiesHead(config, tensors, table, kHead, &description.assumptions);
   if (config.Bool("scale_decoder_outputs", tied)) c.head_scale = 1 / std::sqrt(static_cast<double>(c.block.width));
   description.decoder = c;
   return description;

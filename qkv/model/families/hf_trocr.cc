@@ -68,7 +68,8 @@ TextDescription DescribeHfTrocr(const Fields& config, const io::TensorSet& tenso
   c.embedding_norm = config.Bool("layernorm_embedding", true);
   c.causal = true;
   c.final_norm = c.head_bias = false;
-  c.tied_head = HfTiesHead(config, tensors, "embed_tokens.weight", "output_projection.weight");
+  c.tied_head =
+      HfTiesHead(config, tensors, "embed_tokens.weight", "output_projection.weight", &description.assumptions);
   description.decoder = c;
   return description;
 }
