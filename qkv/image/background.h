@@ -10,6 +10,6 @@ bool HasBrightBorder(const Image& image);
 
 /// The negative; alpha is unchanged.
 Image Invert(const Image& image);
-void Invert(const Image& image, Image& negative);
+void Invert(const Image& image, Image& negative);  // which may be the image itself
 
 }  // namespace qkv::image

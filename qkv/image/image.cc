@@ -185,6 +185,27 @@ bool HasImageEnding(const std::filesystem::path& path) {
   return false;
 }
 
+namespace {
+
+// From the first to the last: `out` may be `in` if there are fewer channels.
+void ConvertPixels(const uint8_t* pixels, int64_t from, int64_t count, int channels, uint8_t* converted) {
+  ForEachRun(count, [&](int64_t begin, int64_t end) {
+    const uint8_t* in = pixels + begin * from;
+    uint8_t* out = converted + begin * channels;
+    for (int64_t i = begin; i < end; ++i, in += from, out += channels) {
+      if (channels == 1) {
+        out[0] = from >= 3 ? Luma(in) : in[0];
+      } else {
+        out[0] = in[0];
+        out[1] = from >= 3 ? in[1] : in[0];
+        out[2] = from >= 3 ? in[2] : in[0];
+      }
+    }
+  });
+}
+
+}  // namespace
+
 Image ToChannels(const Image& image, int channels) {
   Image result;
   ToChannels(image, channels, result);
@@ -199,19 +220,15 @@ void ToChannels(const Image& image, int channels, Image& converted) {
     std::copy_n(image.pixels.data(), image.pixels.size(), converted.pixels.data());
     return;
   }
-  ForEachRun(image.height() * image.width(), [&](int64_t begin, int64_t end) {
-    const uint8_t* in = image.pixels.data() + begin * from;
-    uint8_t* out = converted.pixels.data() + begin * channels;
-    for (int64_t i = begin; i < end; ++i, in += from, out += channels) {
-      if (channels == 1) {
-        out[0] = from >= 3 ? Luma(in) : in[0];
-      } else {
-        out[0] = in[0];
-        out[1] = from >= 3 ? in[1] : in[0];
-        out[2] = from >= 3 ? in[2] : in[0];
-      }
-    }
-  });
+  ConvertPixels(image.pixels.data(), from, image.height() * image.width(), channels, converted.pixels.data());
+}
+
+void DropChannels(Image& image, int channels) {
+  const int64_t from = image.channels();
+  Require((channels == 1 || channels == 3) && channels < from, "image: cannot drop {} channels to {}", from, channels);
+  uint8_t* const pixels = image.pixels.data();
+  ConvertPixels(pixels, from, image.height() * image.width(), channels, pixels);
+  image.pixels.Reuse({image.height(), image.width(), channels});  // keeps its beginning: it becomes smaller
 }
 
 }  // namespace qkv::image

@@ -59,5 +59,7 @@ bool HasImageEnding(const std::filesystem::path& path);
 Image ToChannels(const Image& image, int channels);
 /// The same into `converted`, whose memory is reused.
 void ToChannels(const Image& image, int channels, Image& converted);
+/// The same in the image's own memory. It has more channels.
+void DropChannels(Image& image, int channels);
 
 }  // namespace qkv::image

@@ -279,6 +279,16 @@ Tensor<float> Model::Pixels(const image::Image& image) const {
   return pixels;
 }
 
+Tensor<float> Model::Pixels(image::Image&& image) const {
+  const Shape shape = PixelsShape(image);
+  auto pixels = Tensor<float>::Uninitialised({1, shape[0], shape[1], shape[2]});
+  if (description_.dark_background && image::HasBrightBorder(image)) image::Invert(image, image);
+  if (preprocess().channels < image.channels()) image::DropChannels(image, preprocess().channels);
+  image::Workspace workspace;
+  image::Apply(preprocess(), image, workspace, pixels.view()[0]);
+  return pixels;
+}
+
 void Model::Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const {
   image::Apply(preprocess(), OnItsBackground(image, workspace), workspace, out);
 }

@@ -92,6 +92,8 @@ class Model {
 
   /// The input tensor of an image by the checkpoint's own preprocessing: [1, channels, height, width].
   Tensor<float> Pixels(const image::Image& image) const;
+  /// The same, in the image's memory where that suffices: without a copy of a large one.
+  Tensor<float> Pixels(image::Image&& image) const;
   /// As above, into out: [channels, height, width], dense, of PixelsShape.
   void Pixels(const image::Image& image, image::Workspace& workspace, View<float> out) const;
   /// As above, of the square that begins at `start`, one of image::Squares.

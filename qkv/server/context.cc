@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <type_traits>
+#include <utility>
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
@@ -163,13 +165,28 @@ image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes,
   return image;
 }
 
-Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const image::Image& image) {
+template <typename AnyImage>
+Tensor<float> Context::PreparePixels(const Call& call, const model::Model& model, AnyImage&& image) {
   call.memory->Reserve(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
+  // A copy with the model's channels, unless there are more of them than it needs and they can be dropped in place.
+  const int64_t channels = model.preprocess().channels;
+  const bool copies = std::is_lvalue_reference_v<AnyImage> ? image.channels() != channels : image.channels() < channels;
+  const int64_t copy = copies ? image.height() * image.width() * channels : 0;
+  call.memory->Reserve(copy);
   const Core core(cores_);
   const Clock::time_point start = Clock::now();
-  Tensor<float> pixels = model.Pixels(image);
+  Tensor<float> pixels = model.Pixels(std::forward<AnyImage>(image));
+  call.memory->Release(copy);
   metrics_.CountPreparing(call.model, std::chrono::duration<double>(Clock::now() - start).count());
   return pixels;
+}
+
+Tensor<float> Context::Pixels(const Call& call, const model::Model& model, const image::Image& image) {
+  return PreparePixels(call, model, image);
+}
+
+Tensor<float> Context::Pixels(const Call& call, const model::Model& model, image::Image&& image) {
+  return PreparePixels(call, model, std::move(image));
 }
 
 Levels Context::levels() {

@@ -62,6 +62,8 @@ class Context {
   static void ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved);
   /// The model's input of an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
+  /// The same, in the image's memory where that suffices.
+  Tensor<float> Pixels(const Call& call, const model::Model& model, image::Image&& image);
 
   Levels levels();
   /// Requests from their header to the end of their answer.
@@ -76,6 +78,8 @@ class Context {
   int RetryAfter() const;
 
  private:
+  template <typename AnyImage>
+  Tensor<float> PreparePixels(const Call& call, const model::Model& model, AnyImage&& image);
   std::string FindAble(const Ability& ability, std::string_view usual);
   std::string ListAble(const Ability& ability);
 

@@ -12,10 +12,11 @@ std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const mo
   std::vector<Tensor<float>> pixels;
   for (const Upload& image : images) {
     CheckCancelled();
-    const image::Image decoded = context.Decode(call, image.data(), image.name());
+    image::Image decoded = context.Decode(call, image.data(), image.name());
+    const int64_t bytes = Context::BytesOf(decoded);
     try {
-      pixels.push_back(context.Pixels(call, model, decoded));
-      call.memory->Release(Context::BytesOf(decoded));
+      pixels.push_back(context.Pixels(call, model, std::move(decoded)));
+      call.memory->Release(bytes);
     } catch (const HttpError&) {
       throw;
     } catch (const Error& error) {

@@ -23,8 +23,13 @@ TEST_F(Decoding, EqualsPillow) {
 }
 
 TEST_F(Decoding, GreyEqualsPillow) {
-  for (const auto& [name, grey] : WithPrefix(golden_, "grey/"))
+  for (const auto& [name, grey] : WithPrefix(golden_, "grey/")) {
     ExpectSame(ToChannels(Read(name), 1), ToImage(grey), name);
+    Image dropped = Read(name);
+    if (dropped.channels() == 1) continue;
+    DropChannels(dropped, 1);
+    ExpectSame(dropped, ToImage(grey), name + " in place");
+  }
 }
 
 TEST_F(Decoding, AlphaEqualsPillow) {

@@ -182,6 +182,26 @@ TEST(Model, ComputesImagesOfDifferentSizesOneByOne) {
   }
 }
 
+// Bright and dark ones, of 1 to 4 channels, by a model that inverts the bright and reads grey, and one that reads RGB.
+TEST(Model, PreparesAnImageInItsOwnMemoryAsBeside) {
+  const Model digits = Model::Load(SourceFolder() / "models/digits"), photos = Golden("timm_vit");
+  for (const Model* model : {&digits, &photos}) {
+    for (const int64_t channels : {1, 2, 3, 4}) {
+      for (const int shade : {20, 235}) {
+        const auto make = [&] {
+          image::Image image{Tensor<uint8_t>({40, 30, channels})};
+          for (int64_t i = 0; i < image.pixels.size(); ++i) {
+            image.pixels[i] = static_cast<uint8_t>(shade + i * 7 % 20);
+          }
+          return image;
+        };
+        const image::Image beside = make();
+        ExpectSame(model->Pixels(make()), model->Pixels(beside));
+      }
+    }
+  }
+}
+
 TEST(Model, SaysWhatIsNotThere) {
   using Query = AttentionOptions::Query;
   const Model model = Golden("timm_reg4_gap");
