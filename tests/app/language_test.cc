@@ -123,12 +123,14 @@ TEST(Language, TextsThatAreTooLongAreRefusedBeforeTheyAreEncoded) {
   const auto most = [](const LanguageModel& model) {
     return static_cast<size_t>(MaxTextBytes(model.model().text_length()));
   };
-  refused([&](const std::string& text) { encoder.Read({&text, 1}); }, most(encoder) + 1);
+  const auto embedded = static_cast<size_t>(MaxTextBytes(12));  // tokens of a sentence; the model reads more
+  refused([&](const std::string& text) { encoder.Read({&text, 1}); }, embedded + 1);
+  refused([&](const std::string& text) { encoder.CountTokens(text); }, most(encoder) + 1);
   refused([&](const std::string& text) { pair.ReadSources({&text, 1}, "say: "); }, most(pair) - 4);
   refused([&](const std::string& text) { pair.CountTokens(text); }, most(pair) + 1);
   refused([&](const std::string& text) { decoder.ReadPrompt(text); }, most(decoder) + 1);
   refused([&](const std::string& text) { CutTexts({&text, 1}, pair, "", true, "x"); }, (size_t{4} << 20) + 1);
-  const std::string fits(most(encoder), ' ');
+  const std::string fits(embedded, ' ');
   EXPECT_EQ(encoder.Read({&fits, 1}).size(), 1u);
 }
 
