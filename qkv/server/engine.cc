@@ -81,6 +81,7 @@ void Engine::Wait(const std::shared_ptr<Entry>& entry, Turn& turn, bool may_leav
     entry->left = true;
     throw Cancelled();
   }
+  turn.finish = entry->finish;
   turn.queued += entry->queued, turn.computed += entry->computed;
   if (entry->error) std::rethrow_exception(entry->error);
 }
@@ -242,6 +243,7 @@ void Engine::Finish(const Batch& batch) {
     running_ -= cost;
     Learn(batch, own);
     for (const auto& entry : batch) {
+      queue_.Finish(entry, own * entry->cost / cost);
       entry->computed = own;
       entry->done = true;
       entry->finished.notify_one();

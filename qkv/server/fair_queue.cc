@@ -44,14 +44,21 @@ FairQueue::Work FairQueue::First(const std::function<bool(const QueuedWork&)>& m
   return first;
 }
 
-// Virtual time goes on by the cost's share of each that waits, as if all of them were served at once.
 void FairQueue::Take(const Work& work) {
   ClientShare& client = *work->client;
-  const auto clients = std::ranges::count_if(clients_, [](const auto& c) { return !c.second->waiting.empty(); });
-  client.now += work->cost / static_cast<double>(client.waiting.size());
-  now_ += work->cost / static_cast<double>(clients);
+  work->requests = std::ssize(client.waiting);
+  work->clients = std::ranges::count_if(clients_, [](const auto& c) { return !c.second->waiting.empty(); });
   Remove(work);
-  client.start = std::max(client.start + work->cost, now_);
+  client.start += work->cost;
+}
+
+// Virtual time goes on by the seconds' share of each that waited, as if all of them were served at once.
+void FairQueue::Finish(const Work& work, double seconds) {
+  ClientShare& client = *work->client;
+  client.now += seconds / static_cast<double>(work->requests);
+  now_ += seconds / static_cast<double>(work->clients);
+  client.start += seconds - work->cost;
+  work->finish += seconds - work->cost;
 }
 
 bool FairQueue::Remove(const Work& work) {

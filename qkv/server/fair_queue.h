@@ -34,6 +34,7 @@ struct QueuedWork {
   double cost = 0;
   double finish = 0;  // virtual
   uint64_t number = 0;
+  int64_t requests = 1, clients = 1;  // that waited when it was taken: of its client, and of all
   std::shared_ptr<ClientShare> client = {};
 };
 
@@ -44,8 +45,11 @@ class FairQueue {
   void Add(Work work, Turn& turn);
   /// The next of those for which `may` is true; null if there is none.
   Work First(const std::function<bool(const QueuedWork&)>& may) const;
-  /// Takes it out to be computed: its client and its request have had its cost.
+  /// Takes it out to be computed: its client has had its cost, until Finish tells what it really took.
   void Take(const Work& work);
+  /// What was taken has ended: its client has had so many seconds instead of its cost. `work->finish` is corrected as
+  /// well, which the request's Turn begins its next work with.
+  void Finish(const Work& work, double seconds);
   /// Takes it out without that. False if it is not there.
   bool Remove(const Work& work);
 

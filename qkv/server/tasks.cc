@@ -194,12 +194,13 @@ bool WriteTask::Joins(const Task& other) const {
   return options_.settings == static_cast<const WriteTask&>(other).options_.settings;
 }
 
-bool WriteTask::is_short() const {
+double WriteTask::Bytes(int64_t texts) const {
   const model::GenerationSettings& s = options_.settings;
-  const double tokens = static_cast<double>(s.max_tokens) * static_cast<double>(s.beams) *
-                        static_cast<double>((size() + options_.together - 1) / options_.together);
-  return tokens * static_cast<double>(model_->bytes()) <= kShort;
+  const double tokens = static_cast<double>(s.max_tokens) * static_cast<double>(s.beams) * static_cast<double>(texts);
+  return tokens * static_cast<double>(model_->bytes());
 }
+
+bool WriteTask::is_short() const { return Bytes((size() + options_.together - 1) / options_.together) <= kShort; }
 
 void WriteTask::Run(std::span<Task* const> batch) {
   const std::vector<WriteTask*> tasks = As<WriteTask>(batch);

@@ -82,6 +82,8 @@ class WriteTask final : public Task {
   TaskLabels Labels() const override { return {model_->id(), "writing"}; }
   int64_t size() const override { return std::ssize(texts_); }
   int64_t rows() const override { return size() * options_.settings.beams; }
+  /// If every text is written to its end: weights that are read, in bytes.
+  double operations() const override { return Bytes(size()); }
   bool Joins(const Task& other) const override;
   bool has_steps() const override { return true; }
   /// By its cost: a text that is written token by token stands still meanwhile.
@@ -91,6 +93,9 @@ class WriteTask final : public Task {
   const std::vector<app::Written>& written() const { return written_; }
 
  private:
+  // Of so many texts one after the other.
+  double Bytes(int64_t texts) const;
+
   std::shared_ptr<const LoadedModel> model_;
   const std::vector<app::TextIds> texts_;
   app::WritingOptions options_;

@@ -298,6 +298,28 @@ TEST(Engine, CutsBatchesByPredictedTime) {
   EXPECT_LE(batches[0], 4);
 }
 
+TEST(Engine, ChargesClientsWhatTheirTasksReallyTook) {
+  Engine engine({.most_delay = 0us}, {});
+  std::vector<std::string> order;
+  std::vector<std::future<void>> results;
+  Gate gate(engine);
+  const auto add = [&](const std::string& client, std::chrono::milliseconds time) {
+    results.push_back(std::async(std::launch::async, [&, client, time] {
+      Turn turn{.client = client};
+      const auto work = [&] { std::this_thread::sleep_for(time), order.push_back(client); };
+      engine.Compute({"m", "writing"}, work, true, turn, kNever);
+    }));
+    AwaitWaiting(engine, std::ssize(results));
+  };
+  // All are predicted alike.
+  for (int i = 0; i < 3; ++i) add("heavy", 200ms);
+  for (int i = 0; i < 20; ++i) add("light", 0ms);
+  gate.Open();
+  for (std::future<void>& result : results) result.get();
+  const auto second = std::find(std::find(order.begin(), order.end(), "heavy") + 1, order.end(), "heavy");
+  EXPECT_EQ(std::count(order.begin(), second, "light"), 20);
+}
+
 // A task of two steps that is computed already, and gives way between them once `queued` is set.
 std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order) {
   const auto entered = std::make_shared<std::promise<void>>();

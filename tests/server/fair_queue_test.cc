@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <string>
 
 namespace qkv::server {
@@ -16,8 +17,9 @@ bool Any(const QueuedWork&) { return true; }
 // Requests of several pieces, each of which is queued when the one before has been taken, as handlers do.
 class Requests {
  public:
-  void Add(const std::string& client, const std::string& name, double cost, int pieces = 1) {
-    requests_.push_back({{.client = client}, name, cost, pieces});
+  // used: seconds that each piece really takes, unless they are the cost.
+  void Add(const std::string& client, const std::string& name, double cost, int pieces = 1, double used = 0) {
+    requests_.push_back({{.client = client}, name, cost, pieces, used});
     Queue(requests_.back());
   }
   // The name of the request whose turn it is; empty if there is none.
@@ -27,6 +29,10 @@ class Requests {
     queue_.Take(work);
     for (Request& request : requests_) {
       if (request.waiting != work) continue;
+      const double used = request.used > 0 ? request.used : request.cost;
+      queue_.Finish(work, used);
+      used_[request.turn.client] += used;
+      request.turn.finish = work->finish;
       request.waiting.reset();
       if (request.pieces > 0) Queue(request);
       return request.name;
@@ -40,6 +46,7 @@ class Requests {
     }
     return -1;
   }
+  double UsedBy(const std::string& client) { return used_[client]; }
   const FairQueue& queue() const { return queue_; }
 
  private:
@@ -48,6 +55,7 @@ class Requests {
     std::string name;
     double cost = 0;
     int pieces = 0;
+    double used = 0;
     FairQueue::Work waiting = {};
   };
   void Queue(Request& request) {
@@ -59,6 +67,7 @@ class Requests {
 
   FairQueue queue_;
   std::deque<Request> requests_;
+  std::map<std::string, double> used_;
 };
 
 TEST(FairQueue, KeepsTheOrderOfEquals) {
@@ -101,6 +110,30 @@ TEST(FairQueue, AClientHasOnePartHoweverManyRequestsItSends) {
   int ones = 0;
   for (int i = 0; i < 60; ++i) ones += requests.Serve() == "o" ? 1 : 0;
   EXPECT_NEAR(ones, 30, 1);
+}
+
+TEST(FairQueue, CostsThatWereGuessedWronglyAreCorrected) {
+  constexpr double kLight = 0.002, kHeavy = 50 * kLight;
+  // One guess for all: the mean, too little, too much.
+  for (const double guess : {0.05, 0.0001, 1.0}) {
+    Requests requests;
+    for (int i = 0; i < 8; ++i) {
+      requests.Add("heavy", "h", guess, 100'000, kHeavy);
+      requests.Add("light", "l", guess, 100'000, kLight);
+    }
+    for (int i = 0; i < 2000; ++i) requests.Serve();
+    const double heavy = requests.UsedBy("heavy"), light = requests.UsedBy("light");
+    EXPECT_NEAR(heavy / (heavy + light), 0.5, 0.05) << guess;
+  }
+}
+
+TEST(FairQueue, RequestsOfAClientShareByWhatTheyReallyTake) {
+  Requests requests;
+  requests.Add("client", "heavy", 0.05, 100'000, 0.1);
+  requests.Add("client", "light", 0.05, 100'000, 0.002);
+  int heavy = 0;
+  for (int i = 0; i < 1020; ++i) heavy += requests.Serve() == "heavy" ? 1 : 0;
+  EXPECT_NEAR(heavy, 20, 3);
 }
 
 TEST(FairQueue, AStreamOfCheapWorkStarvesNothing) {

@@ -73,6 +73,12 @@ TEST_F(Writing, EndsWhenNobodyWaits) {
   }
 }
 
+TEST_F(Writing, CostsByItsTokensBeamsAndTexts) {
+  const double one = Task(Options(10, 1)).operations();
+  EXPECT_DOUBLE_EQ(one, 2 * 10 * static_cast<double>(model_->bytes())) << "two texts";
+  EXPECT_DOUBLE_EQ(Task(Options(110, 8)).operations(), 88 * one);
+}
+
 TEST_F(Writing, JoinsOnlyThoseOfEqualSettings) {
   const app::WritingOptions usual = Options(20, 2);
   const WriteTask first = Task(usual), same = Task(usual);
