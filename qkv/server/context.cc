@@ -10,7 +10,6 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/core/serial.h"
 #include "qkv/explore/explorer.h"
 
 namespace qkv::server {
@@ -28,23 +27,6 @@ class Counted {
 
  private:
   std::atomic<int64_t>& count_;
-};
-
-constexpr std::chrono::milliseconds kLookForCore{25};
-
-// A core for work beside the engine's. Throws Cancelled if its work is given up before there is one.
-class Core {
- public:
-  explicit Core(std::counting_semaphore<>& cores) : cores_(cores) {
-    while (!cores_.try_acquire_for(kLookForCore)) CheckCancelled();
-  }
-  ~Core() { cores_.release(); }
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
-
- private:
-  std::counting_semaphore<>& cores_;
-  SerialLoops serial_;
 };
 
 ServerConfig WithMemory(ServerConfig config) {
@@ -146,22 +128,19 @@ void Context::ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved) {
   reserved = bytes;
 }
 
-void Context::Prepare(const std::function<void()>& work) {
-  const Core core(cores_);
-  work();
-}
-
 image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where) {
   if (bytes.empty()) BadRequest(where, "an image, got nothing");
-  const Core core(cores_);
-  const Clock::time_point start = Clock::now();
-  image::DecodeOptions options;
-  options.max_pixels = config_.most_pixels;
-  int64_t reserved = 0;
-  options.admit = [&](int64_t most) { ReserveUpTo(most, call, reserved); };
-  image::Image image = AsBadRequest([&] { return image::Decode(bytes, options, where); });
-  call.memory->Release(reserved - BytesOf(image));
-  metrics_.CountDecoding(call.model, std::chrono::duration<double>(Clock::now() - start).count());
+  image::Image image;
+  Prepare(call, [&] {
+    const Clock::time_point start = Clock::now();
+    image::DecodeOptions options;
+    options.max_pixels = config_.most_pixels;
+    int64_t reserved = 0;
+    options.admit = [&](int64_t most) { ReserveUpTo(most, call, reserved); };
+    image = AsBadRequest([&] { return image::Decode(bytes, options, where); });
+    call.memory->Release(reserved - BytesOf(image));
+    metrics_.CountDecoding(call.model, std::chrono::duration<double>(Clock::now() - start).count());
+  });
   return image;
 }
 
@@ -173,11 +152,13 @@ Tensor<float> Context::PreparePixels(const Call& call, const model::Model& model
   const bool copies = std::is_lvalue_reference_v<AnyImage> ? image.channels() != channels : image.channels() < channels;
   const int64_t copy = copies ? image.height() * image.width() * channels : 0;
   call.memory->Reserve(copy);
-  const Core core(cores_);
-  const Clock::time_point start = Clock::now();
-  Tensor<float> pixels = model.Pixels(std::forward<AnyImage>(image));
+  Tensor<float> pixels;
+  Prepare(call, [&] {
+    const Clock::time_point start = Clock::now();
+    pixels = model.Pixels(std::forward<AnyImage>(image));
+    metrics_.CountPreparing(call.model, std::chrono::duration<double>(Clock::now() - start).count());
+  });
   call.memory->Release(copy);
-  metrics_.CountPreparing(call.model, std::chrono::duration<double>(Clock::now() - start).count());
   return pixels;
 }
 

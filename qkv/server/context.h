@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <semaphore>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "qkv/image/image.h"
 #include "qkv/server/abilities.h"
 #include "qkv/server/config.h"
+#include "qkv/server/cores.h"
 #include "qkv/server/engine.h"
 #include "qkv/server/metrics.h"
 #include "qkv/server/model_statistics.h"
@@ -49,10 +49,10 @@ class Context {
   }
 
   /// Work of a request on its own thread alone, beside the engine's: reading texts. As many at a time as there are
-  /// cores. Throws Cancelled if the call is cancelled before it begins.
-  void Prepare(const std::function<void()>& work);
+  /// cores, at which clients take turns. Throws Cancelled if the call is cancelled before it begins.
+  void Prepare(const Call& call, const std::function<void()>& work) { cores_.Run(call.turn->client, work); }
 
-  /// An image of a request, on this thread alone; as many at a time as there are cores. `where` is its name in errors.
+  /// An image of a request, on this thread alone; at a time and in turns as Prepare. `where` is its name in errors.
   /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.
   image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
   /// Bytes that Decode leaves reserved for an image; they may be released when it is gone. While it decodes it has
@@ -88,7 +88,7 @@ class Context {
   ModelStatistics statistics_;
   Models models_;
   std::atomic<int64_t> in_engine_{0};
-  std::counting_semaphore<> cores_;
+  Cores cores_;
   Engine engine_;
 };
 

@@ -327,7 +327,7 @@ class Inference {
       const app::WritingOptions writing{.prefix = options.Text("prefix"),
                                         .settings = SettingsOf(options, language.Settings())};
       std::vector<app::TextIds> sources;
-      context_.Prepare([&] { sources = language.ReadSources(texts, writing.prefix); });
+      context_.Prepare(call_, [&] { sources = language.ReadSources(texts, writing.prefix); });
       for (const app::Written& written : WriteTexts(context_, call_, model_, sources, writing)) {
         output.texts.push_back(written.text);
       }
@@ -335,7 +335,7 @@ class Inference {
     }
     for (const std::string& text : texts) {
       std::vector<int32_t> ids;
-      context_.Prepare([&] { ids = language.ReadPrompt(text); });
+      context_.Prepare(call_, [&] { ids = language.ReadPrompt(text); });
       const auto continue_text = [&] {
         const auto take = [](std::string_view) { return true; };
         const model::GenerationSettings settings = SettingsOf(options, language.Settings(std::ssize(ids)));

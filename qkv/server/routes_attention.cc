@@ -125,7 +125,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   request.stop = context.Steps();
   const app::TextAttender attender(language, std::move(request));
   std::vector<int32_t> ids;
-  context.Prepare([&] { ids = attender.Read(text); });
+  context.Prepare(call, [&] { ids = attender.Read(text); });
   const double tokens = static_cast<double>(ids.size());
   if (!writes) RequireNumbers(tokens * tokens, packed);
   app::TextAttention attention;

@@ -77,7 +77,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   Continuation c;
   EventStream stream(call);
   std::vector<int32_t> ids;
-  context.Prepare([&] { ids = language.ReadPrompt(prompt); });
+  context.Prepare(call, [&] { ids = language.ReadPrompt(prompt); });
   const model::GenerationSettings settings = SettingsOf(input, language.Settings(std::ssize(ids)));
   const auto continue_text = [&] {
     StopScanner scanner(stops);

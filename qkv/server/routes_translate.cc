@@ -51,7 +51,7 @@ std::vector<app::Written> WriteAll(Context& context, const Call& call, const Rew
   const app::LanguageModel& language = *r.model->language();
   app::Pieces pieces;
   std::vector<app::TextIds> sources;
-  context.Prepare([&] {
+  context.Prepare(call, [&] {
     pieces = app::CutTexts(r.texts, language, r.options.prefix, r.cut, task);
     sources = language.ReadSources(pieces.texts, r.options.prefix);
   });
@@ -77,7 +77,7 @@ HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& 
 // Each text's pieces as they come, and then what RewriteAtOnce says of it.
 void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStream& stream) {
   std::vector<app::TextIds> sources;
-  context.Prepare([&] { sources = r.model->language()->ReadSources(r.texts, r.options.prefix); });
+  context.Prepare(call, [&] { sources = r.model->language()->ReadSources(r.texts, r.options.prefix); });
   for (size_t i = 0; i < r.texts.size(); ++i) {
     app::WritingOptions options = r.options;
     options.settings.sampling.seed += i;

@@ -43,7 +43,7 @@ TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr
   if (texts.empty()) return all;  // the model may read none
   std::vector<app::TextIds> ids;
   context.Prepare(
-      [&] { ids = model->texts() != nullptr ? model->texts()->Read(texts) : model->language()->Read(texts); });
+      call, [&] { ids = model->texts() != nullptr ? model->texts()->Read(texts) : model->language()->Read(texts); });
   std::vector<double> operations;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i].is_cut() && long_texts == LongTexts::kRefuse) {
