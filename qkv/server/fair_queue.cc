@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "qkv/server/host.h"
+
 namespace qkv::server {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr size_t kMaxClients = 256;  // remembered without a request
 void FairQueue::Add(Work work, Turn& turn) {
   if (!turn.share) {
     if (clients_.size() >= kMaxClients) Prune();
-    std::shared_ptr<ClientShare>& share = clients_[turn.client];
+    std::shared_ptr<ClientShare>& share = clients_[ClientKey(turn.client)];
     if (!share) share = std::make_shared<ClientShare>();
     turn.share = share;
   }

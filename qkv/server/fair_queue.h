@@ -23,7 +23,7 @@ struct ClientShare {
 
 /// One request: what it has had, of its client's part.
 struct Turn {
-  std::string client;                       // its address
+  std::string client;                       // its address: clients are told apart by ClientKey (host.h)
   std::shared_ptr<ClientShare> share = {};  // set by FairQueue
   double finish = 0;                        // of its last work, in the client's virtual time
   double queued = 0, computed = 0;          // seconds, so far

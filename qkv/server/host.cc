@@ -89,6 +89,16 @@ TrustedProxies::TrustedProxies(const std::vector<std::string>& networks) {
   }
 }
 
+std::string ClientKey(const std::string& address) {
+  constexpr size_t kNetwork = 8;  // bytes
+  // Without the zone of a link's address.
+  const std::vector<unsigned char> bytes = AddressBytes(address.substr(0, address.find('%')));
+  if (bytes.size() <= kNetwork) return address;  // IPv4, also if it is written as IPv6, or none
+  boost::asio::ip::address_v6::bytes_type network{};
+  std::copy_n(bytes.begin(), kNetwork, network.begin());
+  return boost::asio::ip::make_address_v6(network).to_string() + "/64";
+}
+
 bool TrustedProxies::Trusts(const std::string& address) const {
   const std::vector<unsigned char> bytes = AddressBytes(address);
   return std::any_of(networks_.begin(), networks_.end(), [&](const Network& network) {

@@ -15,6 +15,10 @@ std::optional<std::string> ParseHost(std::string_view host);
 /// True of an IPv4 or IPv6 address, as ParseHost gives it.
 bool IsAddress(const std::string& host);
 
+/// Who a client is, by its address: the network of 64 bits of an IPv6 address ("2001:db8:1:2::/64"), all of which one
+/// host can use; any other text as it is.
+std::string ClientKey(const std::string& address);
+
 /// Proxies whose X-Forwarded-For is believed.
 class TrustedProxies {
  public:

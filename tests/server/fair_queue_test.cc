@@ -1,6 +1,7 @@
 // Turns of clients and requests, with costs of their own: the order, bounds of waiting in pieces, and no starvation.
 #include "qkv/server/fair_queue.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -134,6 +135,15 @@ TEST(FairQueue, RequestsOfAClientShareByWhatTheyReallyTake) {
   int heavy = 0;
   for (int i = 0; i < 1020; ++i) heavy += requests.Serve() == "heavy" ? 1 : 0;
   EXPECT_NEAR(heavy, 20, 3);
+}
+
+TEST(FairQueue, AddressesOfOneNetworkAreOneClient) {
+  Requests requests;
+  for (int i = 0; i < 50; ++i) requests.Add(fmt::format("2001:db8::{:x}", i + 1), "m", kPiece, 100);
+  requests.Add("2001:db8:0:1::1", "o", kPiece, 100);
+  int ones = 0;
+  for (int i = 0; i < 60; ++i) ones += requests.Serve() == "o" ? 1 : 0;
+  EXPECT_NEAR(ones, 30, 1);
 }
 
 TEST(FairQueue, AStreamOfCheapWorkStarvesNothing) {

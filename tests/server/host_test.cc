@@ -89,5 +89,13 @@ TEST(TrustedProxies, NameTheLastClientThatIsNoProxy) {
   }
 }
 
+TEST(ClientKey, IsTheNetworkOfIpv6AndElseTheAddress) {
+  EXPECT_EQ(ClientKey("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+  EXPECT_EQ(ClientKey("2001:db8:1:2:ffff::1"), ClientKey("2001:db8:1:2::7"));
+  EXPECT_NE(ClientKey("2001:db8:1:3::1"), ClientKey("2001:db8:1:2::1"));
+  EXPECT_EQ(ClientKey("fe80::1%eth0"), ClientKey("fe80::2"));
+  for (const char* whole : {"10.0.0.1", "::ffff:10.0.0.1", "", "someone"}) EXPECT_EQ(ClientKey(whole), whole);
+}
+
 }  // namespace
 }  // namespace qkv::server
