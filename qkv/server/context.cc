@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <type_traits>
 #include <utility>
 
@@ -76,21 +75,20 @@ std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::stri
 // By the models' files: finding one loads none.
 std::string Context::FindAble(const Ability& ability, std::string_view usual) {
   std::string first;
-  std::exception_ptr failure;
+  int64_t unread = 0;
   for (const ModelStatus& status : models_.List()) {
     try {
       if (!ability.has(*models_.Describe(status.entry.id))) continue;
-    } catch (const Error&) {  // its files are gone, which the client is told only if no other model can do it
-      if (!failure) failure = std::current_exception();
+    } catch (const Error&) {  // its files are gone; which, the log and /v1/models say
+      ++unread;
       continue;
     }
     if (usual.empty() || status.entry.id == usual) return status.entry.id;
     if (first.empty()) first = status.entry.id;
   }
   if (!first.empty()) return first;
-  if (failure) std::rethrow_exception(failure);
-  BadRequest(FormatShown("no model of this server can {}: expected {}; /v1/models tells what each can", ability.what,
-                         ability.expected));
+  BadRequest(FormatShown("no model of this server can {}: expected {}; /v1/models tells what each can{}", ability.what,
+                         ability.expected, unread > 0 ? fmt::format(", and {} cannot be read", unread) : ""));
 }
 
 std::string Context::ListAble(const Ability& ability) {

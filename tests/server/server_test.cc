@@ -301,6 +301,17 @@ TEST(Server, SummarizesByModelsThatSummarize) {
   EXPECT_EQ(ask("/v1/translate", io::Json::object()).status, 200);
 }
 
+TEST(Server, NamesNoBrokenModelWhenNoneIsAble) {
+  ServerConfig config;
+  config.models = {{.id = "digits"}, {.id = "broken", .path = Golden("tasks/nothing-there")}};
+  const RunningServer running(config);
+  const Answer answer = running.Call(PostJson("/v1/summarize", {{"text", "Once"}}));
+  EXPECT_EQ(answer.status, 400) << answer.body;
+  EXPECT_NE(answer.body.find("no model of this server can "), std::string::npos) << answer.body;
+  EXPECT_NE(answer.body.find("and 1 cannot be read"), std::string::npos) << answer.body;
+  EXPECT_EQ(answer.body.find("broken"), std::string::npos) << answer.body;
+}
+
 TEST(Server, SaysWhatItReadOfTexts) {
   ServerConfig config;
   config.models = {{.id = "bert", .path = Golden("tasks/bert")}, {.id = "clip", .path = Golden("towers/clip")}};
