@@ -166,8 +166,9 @@ std::vector<TextIds> LanguageModel::ReadSources(std::span<const std::string> tex
   std::vector<TextIds> sources(texts.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     const int64_t tokens = std::ssize(ids[i]);
-    Require(tokens <= model_->text_length(), "text {} has {} tokens, and the model reads {}; cut it in pieces: {}",
-            i + 1, tokens, model_->text_length(), Printable(prefixed[i], kShownBytes));
+    RequireTextLength(tokens <= model_->text_length(),
+                      "text {} has {} tokens, and the model reads {}; cut it in pieces: {}", i + 1, tokens,
+                      model_->text_length(), Printable(prefixed[i], kShownBytes));
     sources[i] = {.ids = std::move(ids[i]), .read = tokens, .tokens = tokens, .is_blank = Trim(texts[i]).empty()};
   }
   return sources;

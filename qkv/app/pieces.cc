@@ -111,14 +111,15 @@ Pieces CutTexts(std::span<const std::string> texts, const LanguageModel& model, 
     if (cutter.Fits(texts[i])) {
       pieces.texts.push_back(texts[i]);
     } else {
-      Require(may_cut || cutter.MayFit(texts[i]),
-              "{}: text {} has {} bytes, and the model reads {} tokens; --cut cuts it in pieces: {}", command, i + 1,
-              texts[i].size(), model.usual_length(), Printable(texts[i], kShownPiece));
-      Require(!may_cut || texts[i].size() <= kMostCutBytes, "{}: text {} has {} bytes, expected up to {} in one text",
-              command, i + 1, texts[i].size(), kMostCutBytes);
-      Require(may_cut, "{}: text {} has {} tokens, and the model reads {}; --cut cuts it in pieces: {}", command, i + 1,
-              may_cut ? 0 : model.CountTokens(prefix + texts[i]), model.usual_length(),
-              Printable(texts[i], kShownPiece));
+      RequireTextLength(may_cut || cutter.MayFit(texts[i]),
+                        "{}: text {} has {} bytes, and the model reads {} tokens; --cut cuts it in pieces: {}", command,
+                        i + 1, texts[i].size(), model.usual_length(), Printable(texts[i], kShownPiece));
+      RequireTextLength(!may_cut || texts[i].size() <= kMostCutBytes,
+                        "{}: text {} has {} bytes, expected up to {} in one text", command, i + 1, texts[i].size(),
+                        kMostCutBytes);
+      RequireTextLength(may_cut, "{}: text {} has {} tokens, and the model reads {}; --cut cuts it in pieces: {}",
+                        command, i + 1, may_cut ? 0 : model.CountTokens(prefix + texts[i]), model.usual_length(),
+                        Printable(texts[i], kShownPiece));
       cutter.Cut(texts[i], &pieces.texts);
       ++pieces.cut;
     }

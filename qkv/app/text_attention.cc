@@ -112,8 +112,9 @@ std::vector<int32_t> TextAttender::GivenTarget() const {
   std::vector<int32_t> ids =
       model_.target_tokenizer().Encode(target, {.max_length = kAnyLength, .padding = text::Padding::kNone});
   Require(!Trim(target).empty() && !ids.empty(), "attend: --target is empty; give the words that are to be written");
-  Require(std::ssize(ids) <= length, "attend: --target has {} tokens, and the model writes {}; give a shorter one: {}",
-          ids.size(), length, Printable(target, kShownTextBytes));
+  RequireTextLength(std::ssize(ids) <= length,
+                    "attend: --target has {} tokens, and the model writes {}; give a shorter one: {}", ids.size(),
+                    length, Printable(target, kShownTextBytes));
   return ids;
 }
 
@@ -123,9 +124,10 @@ std::vector<int32_t> TextAttender::Read(const std::string& text) const {
   const int64_t length = model_.model().text_length();
   RequireTextBytes(whole.size(), length, "attend: the text");
   std::vector<int32_t> ids = model_.Encode({&whole, 1})[0];
-  Require(std::ssize(ids) <= length,
-          "attend: the text has {} tokens, and the model reads {}; give a shorter one, such as a sentence: {}",
-          ids.size(), length, Printable(text, kShownTextBytes));
+  RequireTextLength(
+      std::ssize(ids) <= length,
+      "attend: the text has {} tokens, and the model reads {}; give a shorter one, such as a sentence: {}", ids.size(),
+      length, Printable(text, kShownTextBytes));
   return ids;
 }
 

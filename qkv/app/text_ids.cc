@@ -2,16 +2,15 @@
 
 #include <algorithm>
 
-#include "qkv/core/error.h"
 #include "qkv/core/text.h"
 
 namespace qkv::app {
 
 void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what) {
   const auto most = static_cast<size_t>(MaxTextBytes(tokens));
-  Require(bytes <= most,
-          "{} has {} bytes, and the model reads {} tokens: expected up to {} bytes (16384, and 64 a token)", what, bytes,
-          tokens, most);
+  RequireTextLength(bytes <= most,
+                    "{} has {} bytes, and the model reads {} tokens: expected up to {} bytes (16384, and 64 a token)",
+                    what, bytes, tokens, most);
 }
 
 void NoteCutTexts(const Note& note, std::span<const std::string> texts, std::span<const uint8_t> is_cut,

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/app/note.h"
+#include "qkv/core/error.h"
 
 namespace qkv::app {
 
@@ -23,7 +25,20 @@ struct TextIds {
 /// Bytes of a text that are encoded for a model that reads so many tokens, cut or not.
 constexpr int64_t MaxTextBytes(int64_t tokens) { return 16384 + 64 * tokens; }
 
-/// Throws Error if a text has more bytes than that; `what` is its name at the beginning of the message: "text 3".
+/// A text is too long for the model, which cuts none: the server answers 413.
+class TextLengthError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// As Require, of the length of a text.
+template <typename... Args>
+void RequireTextLength(bool ok, fmt::format_string<Args...> message, Args&&... args) {
+  if (!ok) throw TextLengthError(FormatShown(message, std::forward<Args>(args)...));
+}
+
+/// Throws TextLengthError if a text has more bytes than that; `what` is its name at the beginning of the message: "text
+/// 3".
 void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what);
 
 /// Notes how many texts are cut to `length` tokens, and which is the first, by its number from 1. is_cut: of each text.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "qkv/app/json_line.h"
+#include "qkv/app/text_ids.h"
 #include "qkv/core/file_error.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/io/json.h"
@@ -112,7 +113,8 @@ HttpError AsHttpError(const Error& error) {
     return {503, "model_error",
             "a file of the model cannot be read; the server's log says more under this request's id"};
   }
-  return {400, "invalid_request_error", InFields(error.what())};
+  const bool is_long = dynamic_cast<const app::TextLengthError*>(&error) != nullptr;
+  return {is_long ? 413 : 400, "invalid_request_error", InFields(error.what())};
 }
 
 void ParseTarget(std::string_view target, HttpRequest* request) {

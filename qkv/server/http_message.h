@@ -76,7 +76,7 @@ auto AsBadRequest(F&& f) {
 }
 
 /// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, 503 for one
-/// whose files have changed, else 400. Of a FileError, whose message names files, it says only that the log has more.
+/// whose files have changed, 413 for a text that is too long, else 400. Of a FileError, whose message names files, it says only that the log has more.
 /// Options of the command line, which messages of qkv/app name, become fields: "layers" for "--layer".
 HttpError AsHttpError(const Error& error);
 

@@ -334,7 +334,7 @@ TEST(Server, SaysWhatItReadOfTexts) {
     EXPECT_EQ(refused.status, 413) << refused.body;
     EXPECT_NE(refused.body.find("text 2 has 60"), std::string::npos) << refused.body;
     EXPECT_EQ(ask({{"input", "a"}, {"truncate", false}}).status, 200);
-    EXPECT_EQ(ask({{"input", std::string(1'000'000, 'a')}}).status, 400) << "refused before it is encoded";
+    EXPECT_EQ(ask({{"input", std::string(1'000'000, 'a')}}).status, 413) << "refused before it is encoded";
     // Dimensions.
     const auto width = static_cast<int64_t>(json["data"][0]["embedding"].size());
     EXPECT_EQ(ask({{"input", "a"}, {"dimensions", width + 1}}).status, 400);
