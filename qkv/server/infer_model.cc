@@ -20,13 +20,6 @@ namespace {
 // Of preprocessed pixels, which are around zero: beyond it a pass ends in infinity.
 constexpr float kMaxPixel = 1e6F;
 
-int64_t EmbeddingWidth(const ModelFacts& facts) {
-  if (facts.is_text()) return facts.texts->encoder->block.width;
-  const app::Pooling pooling = PoolingOf(facts);
-  if (pooling == app::Pooling::kModel) return facts.config.pooled_width();
-  return pooling == app::Pooling::kClassTokenAndMean ? 2 * facts.config.block.width : facts.config.block.width;
-}
-
 InferTensor Floats(const std::string& name, const Shape& shape, std::vector<float> values) {
   return {.name = name, .datatype = "FP32", .shape = shape, .floats = std::move(values)};
 }
@@ -210,7 +203,7 @@ class Inference {
     io::Json fields = io::Json::object();
     if (request_.parameters.contains("truncate")) fields["truncate"] = request_.parameters["truncate"];
     const LongTexts long_texts = LongTextsOf(RequestInput(std::move(fields), {"truncate"}));
-    return EmbedTexts(context_, call_, model_, Texts(), long_texts).vectors;
+    return EmbedTexts(context_, call_, model_, ReadTexts(context_, call_, *model_, Texts(), long_texts)).vectors;
   }
 
   void ComputeImages() {

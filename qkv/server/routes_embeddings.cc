@@ -107,27 +107,40 @@ void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const
   for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found[i]);
 }
 
-// What was read of the texts is returned, in their order.
-TextVectors EmbedItems(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                       const std::vector<Item>& items, LongTexts long_texts, std::vector<std::vector<float>>* vectors) {
-  std::vector<size_t> places;
+// The texts of the items, in their order.
+std::vector<std::string> TextsOf(const std::vector<Item>& items) {
   std::vector<std::string> texts;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].image) places.push_back(i), texts.push_back(items[i].text);
+  for (const Item& item : items) {
+    if (!item.image) texts.push_back(item.text);
   }
-  TextVectors found = EmbedTexts(context, call, model, texts, long_texts);
-  for (size_t i = 0; i < places.size(); ++i) (*vectors)[places[i]] = std::move(found.vectors[i]);
+  return texts;
+}
+
+// Their vectors; what was read of the texts is returned.
+TextVectors EmbedItems(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                       const std::vector<Item>& items, std::vector<app::TextIds> ids,
+                       std::vector<std::vector<float>>* vectors) {
+  TextVectors found = EmbedTexts(context, call, model, std::move(ids));
+  size_t next = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].image) (*vectors)[i] = std::move(found.vectors[next++]);
+  }
   return found;
+}
+
+// Of the items' shortest vector.
+int64_t WidthOf(const ModelFacts& facts, const std::vector<Item>& items) {
+  int64_t width = INT32_MAX;
+  for (const Item& item : items) {
+    width = std::min(width, item.image || facts.is_text() ? EmbeddingWidth(facts) : facts.config.pooled_width());
+  }
+  return width;
 }
 
 // Cuts a vector to its first numbers and makes it of unit length, as OpenAI's "dimensions" does. As many numbers as the
 // vector has leave it as the model gives it.
 void Shorten(std::vector<float>& vector, int64_t dimensions, size_t index) {
   if (dimensions == std::ssize(vector)) return;
-  if (dimensions > std::ssize(vector)) {
-    BadRequest("dimensions",
-               fmt::format("a whole number from 1 to {}, the width of the model's vectors", vector.size()));
-  }
   vector.resize(static_cast<size_t>(dimensions));
   if (model::NormaliseRows(View<float>(vector.data(), {1, dimensions})) < 0) return;
   throw model::AnswerError(fmt::format("vector {} has no direction in its first {} dimensions", index, dimensions));
@@ -142,13 +155,15 @@ const Ability& AbilityFor(const std::vector<Item>& items) {
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request(), kEmbeddingFields);
   const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
-  const int64_t dimensions = input.Integer("dimensions", 0, 1, INT32_MAX);
   const LongTexts long_texts = LongTextsOf(input);
   const std::vector<Item> items = ParseItems(input);
   const auto model = context.ModelFor(call, input.Text("model"), AbilityFor(items));
+  const int64_t dimensions = input.Integer("dimensions", 0, 1, WidthOf(model->facts(), items));
+  // Before the images, which take longer: they may be refused.
+  std::vector<app::TextIds> ids = ReadTexts(context, call, *model, TextsOf(items), long_texts);
   std::vector<std::vector<float>> vectors(items.size());
   EmbedImages(context, call, model, items, &vectors);
-  const TextVectors texts = EmbedItems(context, call, model, items, long_texts, &vectors);
+  const TextVectors texts = EmbedItems(context, call, model, items, std::move(ids), &vectors);
   io::Json data = io::Json::array();
   for (size_t i = 0, text = 0; i < vectors.size(); ++i) {
     if (dimensions > 0) Shorten(vectors[i], dimensions, i);

@@ -27,12 +27,12 @@ app::Prompts PromptsOf(const RequestInput& input) {
   return prompts;
 }
 
-// Scores of classes in words: [images, classes]. is_cut: of the prompts' texts.
+// Scores of classes in words: [images, classes]. ids: of the prompts' texts. is_cut: of the prompts' texts.
 Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                             const app::Prompts& prompts, LongTexts long_texts,
+                             const app::Prompts& prompts, std::vector<app::TextIds> ids,
                              const std::vector<Tensor<float>>& pooled, std::vector<bool>* is_cut) {
   const int64_t width = model->towers()->width();
-  TextVectors texts = EmbedTexts(context, call, model, app::PromptTexts(prompts), long_texts);
+  TextVectors texts = EmbedTexts(context, call, model, std::move(ids));
   Tensor<float> vectors({std::ssize(texts.vectors), width});
   for (size_t i = 0; i < texts.vectors.size(); ++i) {
     std::ranges::copy(texts.vectors[i], vectors.view().row(static_cast<int64_t>(i)));
@@ -78,11 +78,12 @@ HttpResponse Classify(Context& context, Call& call) {
     return {.body = app::JsonLine(Answer(model->id(), images, tops))};
   }
   const app::Prompts prompts = PromptsOf(input);
-  const LongTexts long_texts = LongTextsOf(input);
+  // Before the images, which take longer: they may be refused.
+  std::vector<app::TextIds> ids = ReadTexts(context, call, *model, app::PromptTexts(prompts), LongTextsOf(input));
   const std::vector<Tensor<float>> pooled =
       ComputePasses(context, call, model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));
   std::vector<bool> is_cut;
-  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, long_texts, pooled, &is_cut);
+  const Tensor<float> scores = ScoreByPrompts(context, call, model, prompts, std::move(ids), pooled, &is_cut);
   for (size_t i = 0; i < images.size(); ++i) {
     tops[i] = app::BestPrompts(prompts, {scores.view().row(static_cast<int64_t>(i)), prompts.labels.size()}, top);
   }

@@ -52,7 +52,8 @@ HttpResponse Predict(Context& context, Call& call) {
       pixels.push_back(context.Pixels(call, *model->image(), photo));
       vectors = ImageVectors(context, call, model, std::move(pixels), {"image"});
     } else {
-      vectors = EmbedTexts(context, call, model, {std::string(*request.text)}).vectors;
+      vectors =
+          EmbedTexts(context, call, model, ReadTexts(context, call, *model, {std::string(*request.text)})).vectors;
     }
     // A list as a text: the original gives it to the database as it is.
     answer[task.task] = app::JsonLine(io::FloatList(vectors[0]));

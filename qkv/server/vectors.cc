@@ -15,6 +15,13 @@ namespace qkv::server {
 
 app::Pooling PoolingOf(const ModelFacts& facts) { return app::ParsePooling(facts.pool, "pool"); }
 
+int64_t EmbeddingWidth(const ModelFacts& facts) {
+  if (facts.is_text()) return facts.texts->encoder->block.width;
+  const app::Pooling pooling = PoolingOf(facts);
+  if (pooling == app::Pooling::kModel) return facts.config.pooled_width();
+  return pooling == app::Pooling::kClassTokenAndMean ? 2 * facts.config.block.width : facts.config.block.width;
+}
+
 std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names) {
@@ -37,24 +44,29 @@ std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
 
 int64_t TextVectors::tokens() const { return std::accumulate(read.begin(), read.end(), int64_t{0}); }
 
-TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                       const std::vector<std::string>& texts, LongTexts long_texts) {
-  TextVectors all;
-  if (texts.empty()) return all;  // the model may read none
+std::vector<app::TextIds> ReadTexts(Context& context, const Call& call, const LoadedModel& model,
+                                    const std::vector<std::string>& texts, LongTexts long_texts) {
   std::vector<app::TextIds> ids;
-  context.Prepare(
-      call, [&] { ids = model->texts() != nullptr ? model->texts()->Read(texts) : model->language()->Read(texts); });
-  std::vector<double> operations;
+  if (texts.empty()) return ids;  // the model may read none
+  context.Prepare(call,
+                  [&] { ids = model.texts() != nullptr ? model.texts()->Read(texts) : model.language()->Read(texts); });
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i].is_cut() && long_texts == LongTexts::kRefuse) {
-      throw HttpError(
-          413, "invalid_request_error",
-          fmt::format("text {} has {} tokens, and the model reads {}: send a shorter one, or truncate: true", i + 1,
-                      ids[i].tokens, ids[i].read));
-    }
-    all.read.push_back(ids[i].read);
-    all.is_cut.push_back(ids[i].is_cut());
-    operations.push_back(TextOperations(*model, std::ssize(ids[i].ids)));
+    if (!ids[i].is_cut() || long_texts == LongTexts::kCut) continue;
+    throw HttpError(413, "invalid_request_error",
+                    fmt::format("text {} has {} tokens, and the model reads {}: send a shorter one, or truncate: true",
+                                i + 1, ids[i].tokens, ids[i].read));
+  }
+  return ids;
+}
+
+TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                       std::vector<app::TextIds> ids) {
+  TextVectors all;
+  std::vector<double> operations;
+  for (const app::TextIds& text : ids) {
+    all.read.push_back(text.read);
+    all.is_cut.push_back(text.is_cut());
+    operations.push_back(TextOperations(*model, std::ssize(text.ids)));
   }
   for (auto from = ids.begin(); from != ids.end();) {
     const auto to = from + context.Together({model->id(), EmbedTask::kWork},

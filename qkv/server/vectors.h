@@ -15,6 +15,9 @@ namespace qkv::server {
 /// entry's is none.
 app::Pooling PoolingOf(const ModelFacts& facts);
 
+/// Numbers of an image's vector, or of a text's by a model of texts.
+int64_t EmbeddingWidth(const ModelFacts& facts);
+
 /// A vector of each image: by the entry's pooling; of a model with two towers of unit length. pixels: [1, channels,
 /// height, width] of each; names: for errors. Throws model::AnswerError if one is not finite, or has
 /// no direction.
@@ -34,10 +37,14 @@ struct TextVectors {
 /// What becomes of a text with more tokens than the model reads.
 enum class LongTexts { kCut, kRefuse };
 
-/// A vector of each text, by the text tower or an encoder of texts, which the model has or is. Throws HttpError 413 for
-/// a text that is too long, if these are refused.
+/// Texts as the model's text tower, or an encoder of texts, reads them. Throws HttpError 413 for a text that is too
+/// long, if these are refused.
+std::vector<app::TextIds> ReadTexts(Context& context, const Call& call, const LoadedModel& model,
+                                    const std::vector<std::string>& texts, LongTexts long_texts = LongTexts::kCut);
+
+/// A vector of each text, from ReadTexts.
 TextVectors EmbedTexts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                       const std::vector<std::string>& texts, LongTexts long_texts = LongTexts::kCut);
+                       std::vector<app::TextIds> texts);
 
 /// The field "truncate", true unless given.
 LongTexts LongTextsOf(const RequestInput& input);

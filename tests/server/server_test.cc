@@ -312,6 +312,18 @@ TEST(Server, NamesNoBrokenModelWhenNoneIsAble) {
   EXPECT_EQ(answer.body.find("broken"), std::string::npos) << answer.body;
 }
 
+TEST(Server, RefusesTextsBeforeItComputesImages) {
+  ServerConfig config;
+  config.models = {{.id = "clip", .path = Golden("towers/clip")}};
+  const RunningServer running(config);
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "a ";
+  // Not an image, which would be 400.
+  const Answer answer = running.Call(PostJson(
+      "/v1/classify", {{"image", "data:image/png;base64,AAAA"}, {"prompts", {text, "b"}}, {"truncate", false}}));
+  EXPECT_EQ(answer.status, 413) << answer.body;
+}
+
 TEST(Server, SaysWhatItReadOfTexts) {
   ServerConfig config;
   config.models = {{.id = "bert", .path = Golden("tasks/bert")}, {.id = "clip", .path = Golden("towers/clip")}};
@@ -337,7 +349,11 @@ TEST(Server, SaysWhatItReadOfTexts) {
     EXPECT_EQ(ask({{"input", std::string(1'000'000, 'a')}}).status, 413) << "refused before it is encoded";
     // Dimensions.
     const auto width = static_cast<int64_t>(json["data"][0]["embedding"].size());
-    EXPECT_EQ(ask({{"input", "a"}, {"dimensions", width + 1}}).status, 400);
+    for (const io::Json& wrong : {io::Json(0), io::Json(-1), io::Json(1.5), io::Json(width + 1), io::Json("x")}) {
+      const Answer unfit = ask({{"input", "a"}, {"dimensions", wrong}});
+      EXPECT_EQ(unfit.status, 400);
+      EXPECT_NE(unfit.body.find(fmt::format("a whole number from 1 to {}", width)), std::string::npos) << unfit.body;
+    }
     const io::Json whole = io::Json::parse(ask({{"input", "a"}, {"dimensions", width}}).body);
     EXPECT_EQ(whole["data"][0]["embedding"], json["data"][0]["embedding"]);
     const io::Json part = io::Json::parse(ask({{"input", "a"}, {"dimensions", 3}}).body)["data"][0]["embedding"];
