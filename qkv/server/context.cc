@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <type_traits>
 #include <utility>
 
@@ -75,18 +76,21 @@ std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::stri
 // By the models' files: finding one loads none.
 std::string Context::FindAble(const Ability& ability, std::string_view usual) {
   std::string first;
-  int64_t unread = 0;
-  for (const ModelStatus& status : models_.List()) {
+  size_t unread = 0;
+  std::exception_ptr failure;
+  const auto all = models_.List();
+  for (const ModelStatus& status : all) {
     try {
       if (!ability.has(*models_.Describe(status.entry.id))) continue;
     } catch (const Error&) {  // its files are gone; which, the log and /v1/models say
-      ++unread;
+      if (++unread == 1) failure = std::current_exception();
       continue;
     }
     if (usual.empty() || status.entry.id == usual) return status.entry.id;
     if (first.empty()) first = status.entry.id;
   }
   if (!first.empty()) return first;
+  if (failure && unread == all.size()) std::rethrow_exception(failure);
   BadRequest(FormatShown("no model of this server can {}: expected {}; /v1/models tells what each can{}", ability.what,
                          ability.expected, unread > 0 ? fmt::format(", and {} cannot be read", unread) : ""));
 }
