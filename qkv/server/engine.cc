@@ -238,6 +238,7 @@ void Engine::Finish(const Batch& batch) {
   report.computed = all;
   const double own = all - given_;
   given_ = given + all;
+  if (report_) report_(report);  // before its callers may ask for the counters
   {
     const std::lock_guard lock(mutex_);
     running_ -= cost;
@@ -249,7 +250,6 @@ void Engine::Finish(const Batch& batch) {
       entry->finished.notify_one();
     }
   }
-  if (report_) report_(report);
 }
 
 void Engine::GiveWay() {
