@@ -72,9 +72,10 @@ HttpResponse InferOnce(Context& context, Call& call) {
 
 HttpResponse Ready(Context& context, Call& call) {
   const ModelStatus status = ModelOfPath(context, call);
-  // A model that is not loaded yet will be at its first request; one that a client has unloaded is not counted on.
-  if (status.unloaded) throw HttpError(503, "model_error", "it was unloaded; a request for inference loads it again");
-  if (!status.error.empty()) throw HttpError(503, "model_error", status.error);
+  // A model that is not loaded yet will be at its first request; one that a client has unloaded is not counted on. The
+  // protocol says 4xx of a model that is not ready, which is no failure of the server.
+  if (status.unloaded) throw HttpError(400, "model_error", "it was unloaded; a request for inference loads it again");
+  if (!status.error.empty()) throw HttpError(400, "model_error", status.error);
   return {.body = R"({"ready": true})"};
 }
 

@@ -182,6 +182,7 @@ TEST(Protocol, CompressesAnswersOnRequest) {
 TEST(Protocol, AClientThatLeavesIsNoFailure) {
   ServerConfig config;
   config.models = {{.id = "t5", .path = Golden("tasks/t5")}};
+  config.models[0].tasks = {"translate", "summarize"};
   RunningServer running(config);
   const io::Json slow = {{"model", "t5"},
                          {"text", std::vector<std::string>(32, "The house is green.")},
@@ -206,6 +207,8 @@ TEST(Protocol, AClientThatLeavesIsNoFailure) {
   for (int i = 0; i < 600 && !left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_TRUE(left()) << counters;
   EXPECT_EQ(counters.find("status=\"5"), std::string::npos) << counters;
+  const Answer stats = running.Call(Get("/v2/models/t5/stats"));
+  EXPECT_EQ(io::Json::parse(stats.body)["model_stats"][0]["inference_stats"]["fail"]["count"], 0) << stats.body;
   running.End();
   for (const char* path : {"/v1/classify", "/v1/translate", "/v1/summarize"}) {
     const std::vector<io::Json> lines = running.Requests(path);
@@ -324,7 +327,7 @@ TEST(Protocol, AnUnloadedModelIsNotReady) {
   const auto ready = [&] { return running.Call(Get("/v2/models/digits/ready")).status; };
   EXPECT_EQ(ready(), 200) << "not loaded yet, but at its first request";
   EXPECT_EQ(running.Call(Post("/v2/repository/models/digits/unload", "", "")).status, 200);
-  EXPECT_EQ(ready(), 503);
+  EXPECT_EQ(ready(), 400) << "as the protocol has it: no failure";
   EXPECT_EQ(running.Call(Classify()).status, 200);
   EXPECT_EQ(ready(), 200);
 }
