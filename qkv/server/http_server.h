@@ -17,7 +17,7 @@ struct Outcome {
   int64_t received = 0;      // bytes of the request's body, as they came
   int64_t sent = 0;          // bytes of the answer's body, as they went
   double seconds = 0;        // since its header was complete
-  bool client_left = false;  // before the answer was sent whole; one that closed its side counts as well
+  bool client_left = false;  // before the answer was sent whole
   bool admitted = false;     // its header was whole, and `admit` was asked
   WorkNote work;
 };

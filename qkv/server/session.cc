@@ -1,6 +1,7 @@
 #include "qkv/server/session.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +23,8 @@ constexpr int64_t kSmall = int64_t{64} << 10;          // bytes of an answer tha
 constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
 constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
 constexpr double kLingerSeconds = 2;
+constexpr std::chrono::milliseconds kLook{25};  // between two looks at a connection with bytes that are not read yet
+constexpr std::chrono::milliseconds kClosed{1000};  // from a client's end of sending until it counts as gone
 constexpr std::string_view kNoRoom = "the server holds as many requests as its memory allows";
 constexpr size_t kMaxNamed = 1000;  // bytes of a target in the log, if its header is too long
 
@@ -75,10 +78,13 @@ class Reply final : public Exchange {
     request_ = std::move(request);
   }
   ~Reply() override {
-    if (!answered_) {
-      Respond(ErrorResponse(500, "server_error", "the request was not answered", request_.path));
-    } else if (streaming_) {
-      EndStream();
+    try {
+      if (!answered_) {
+        Respond(ErrorResponse(500, "server_error", "the request was not answered", request_.path));
+      } else if (streaming_) {
+        EndStream();
+      }
+    } catch (const std::bad_alloc&) {  // there is no answering without memory
     }
     session_->state()->bodies -= unpacked_;
   }
@@ -89,7 +95,11 @@ class Reply final : public Exchange {
     if (request_.body.empty() || !IsGzip(request_.Header("content-encoding"))) return;
     HttpServer::State& state = *session_->state();
     request_.body = Gunzip(request_.body, state.limits.body, [&](int64_t bytes) {
-      if (!state.Reserve(bytes)) throw HttpError(429, "rate_limit_error", std::string(kNoRoom));
+      if (bytes < 0) {
+        state.bodies += bytes;
+      } else if (!state.Reserve(bytes)) {
+        throw HttpError(429, "rate_limit_error", std::string(kNoRoom));
+      }
       unpacked_ += bytes;
     });
   }
@@ -98,6 +108,10 @@ class Reply final : public Exchange {
   }
 
   void Respond(HttpResponse response) override {
+    if (answered_) {  // a failure after the stream had begun: nothing but its end can be said
+      if (streaming_) EndStream();
+      return;
+    }
     answered_ = true;
     session_->Post(
         [session = session_, response = std::move(response)]() mutable { session->Write(std::move(response), false); });
@@ -345,20 +359,48 @@ void Session::FailToRead(ErrorCode error) {
 
 // Notices that the client goes while its answer is being worked out.
 void Session::Watch() {
-  stream_.socket().async_wait(
-      tcp::socket::wait_read, [self = shared_from_this(), turn = turn_](const ErrorCode& error) {
-        if (error || self->left_ || turn != self->turn_ || self->phase_ == Phase::kIdle) return;
-        char next = 0;
-        ErrorCode state;
-        self->stream_.socket().non_blocking(true, state);
-        const size_t got = self->stream_.socket().receive(net::buffer(&next, 1), tcp::socket::message_peek, state);
-        if (state == net::error::would_block || state == net::error::try_again) return self->Watch();
-        if (state || got == 0) {
-          *self->cancelled_ = self->client_gone_ = true;
-          if (self->phase_ == Phase::kWorking) self->keep_alive_ = false;
-        }
-        // Else the next request is there already; whether its sender goes shows when it is written to.
-      });
+  stream_.socket().async_wait(tcp::socket::wait_read,
+                              [self = shared_from_this(), turn = turn_](const ErrorCode& error) {
+                                if (error || self->left_ || turn != self->turn_ || self->phase_ == Phase::kIdle) return;
+                                char next = 0;
+                                ErrorCode state;
+                                self->stream_.socket().non_blocking(true, state);
+                                self->stream_.socket().receive(net::buffer(&next, 1), tcp::socket::message_peek, state);
+                                if (state == net::error::would_block || state == net::error::try_again)
+                                  return self->Watch();
+                                // Its end, or bytes of the next request: from now on the socket is always ready to be
+                                // read.
+                                self->WatchSlowly(std::nullopt);
+                              });
+}
+
+// A client that has ended its sending may still wait for its answer (shutdown), or have gone (close): the network says
+// the same of both until something is sent. So it has a while for an answer; then it counts as gone. To one that takes
+// a stream something is sent all the time.
+void Session::WatchSlowly(std::optional<Clock::time_point> closed) {
+  pollfd state{.fd = stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
+  ::poll(&state, 1, 0);
+  const Clock::time_point now = Clock::now();
+  if ((state.revents & POLLRDHUP) != 0) {
+    keep_alive_ = false;
+    if (!closed) closed = now;
+  }
+  const bool reset = (state.revents & (POLLERR | POLLHUP)) != 0;
+  if (reset || (closed && phase_ == Phase::kWorking && now >= *closed + kClosed)) {
+    *cancelled_ = client_gone_ = true;
+    return;
+  }
+  watching_.expires_after(kLook);
+  watching_.async_wait([self = shared_from_this(), turn = turn_, closed](const ErrorCode& error) {
+    if (error || self->left_ || turn != self->turn_ || self->phase_ == Phase::kIdle) return;
+    self->WatchSlowly(closed);
+  });
+}
+
+void Session::EndWatch() {
+  ErrorCode ignored;
+  stream_.socket().cancel(ignored);
+  watching_.cancel();
 }
 
 http::response<http::string_body> Session::Message(HttpResponse& response, bool close_after) const {
@@ -398,8 +440,7 @@ void Session::Write(HttpResponse response, bool close_after) {
   response_ = Message(response, close_after);
   if (response.status != 204 && response.status != 304) response_->content_length(response.body.size());
   if (!head_only_) response_->body() = std::move(response.body);
-  ErrorCode ignored;
-  stream_.socket().cancel(ignored);  // Watch
+  EndWatch();
   stream_.expires_after(Seconds(state_->limits.transfer_seconds));
   http::async_write(stream_, *response_,
                     [self = shared_from_this(), close_after](const ErrorCode& error, size_t bytes) {
@@ -409,10 +450,11 @@ void Session::Write(HttpResponse response, bool close_after) {
 
 void Session::OnWritten(const ErrorCode& error, size_t, bool close_after) {
   if (left_) return;
+  const bool streamed = !response_;
   response_.reset();
   if (error) return Leave(), stream_.close();
   const bool bad_reading = close_after;
-  Ended(client_gone_);
+  Ended(streamed && client_gone_);  // a stream ends early then; a whole answer was written
   Release();
   if (bad_reading) return Linger(kMaxLingering, Clock::now() + Seconds(kLingerSeconds));
   if (!keep_alive_ || state_->stopping) return Close();
@@ -474,8 +516,7 @@ void Session::WriteQueue() {
   if (sending_ || left_) return;
   if (pieces_.empty()) {
     if (!last_queued_) return;
-    ErrorCode ignored;
-    stream_.socket().cancel(ignored);
+    EndWatch();
     return OnWritten({}, 0, false);
   }
   sending_ = true;

@@ -83,6 +83,7 @@ class Session : public std::enable_shared_from_this<Session> {
       : state_(std::move(state)),
         stream_(std::move(socket)),
         reading_(state_->context),
+        watching_(state_->context),
         buffer_(kMaxHeader + (64 << 10)) {
     ErrorCode ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
@@ -143,6 +144,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void ReadChunks();
   void OnBody(const ErrorCode& error);
   void Watch();
+  void WatchSlowly(std::optional<Clock::time_point> closed);
+  void EndWatch();
   void FailToRead(ErrorCode error);
   void Linger(int64_t left, Clock::time_point until);
   void OnWritten(const ErrorCode& error, size_t bytes, bool close_after);
@@ -152,6 +155,7 @@ class Session : public std::enable_shared_from_this<Session> {
     if (left_) return;
     left_ = true;
     EndLimit();
+    watching_.cancel();
     const bool counted = phase_ == Phase::kReading && outcome_.admitted;
     if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(!gave_up_);
     Release();
@@ -166,7 +170,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<HttpServer::State> state_;
   beast::tcp_stream stream_;
   // tcp_stream's own timer closes the socket, and then there is no answering.
-  net::steady_timer reading_;
+  net::steady_timer reading_, watching_;
   uint64_t limit_ = 0;         // counts its uses
   bool late_ = false;          // the request did not arrive in time
   bool skipped_line_ = false;  // an empty one before the request
@@ -182,7 +186,7 @@ class Session : public std::enable_shared_from_this<Session> {
   int64_t reserved_ = 0;
   unsigned version_ = 11;
   bool keep_alive_ = false, head_only_ = false;
-  bool client_gone_ = false;  // it closed its side before the answer was sent
+  bool client_gone_ = false;  // before the answer was sent
   bool gave_up_ = false;      // the server, at its end
   std::optional<http::response<http::string_body>> response_;
   std::deque<Piece> pieces_;

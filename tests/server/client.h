@@ -45,6 +45,8 @@ class Client {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
+  /// Sends no more, and still reads.
+  void EndSending() { ::shutdown(socket_, SHUT_WR); }
   /// False if the other side has gone.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {

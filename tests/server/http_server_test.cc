@@ -388,6 +388,74 @@ TEST(HttpServer, TellsAHandlerThatTheClientHasGone) {
   EXPECT_TRUE(noticed.get_future().get());
 }
 
+TEST(HttpServer, TellsThatTheClientHasGoneBehindFurtherBytes) {
+  for (const std::string& more : {std::string("\r\n"), Get("/b")}) {
+    Running running;
+    std::promise<bool> noticed;
+    running.handle = [&](std::shared_ptr<Exchange> exchange) {
+      std::thread([&noticed, exchange] {
+        for (int i = 0; i < 1000 && !exchange->cancelled(); ++i) std::this_thread::sleep_for(10ms);
+        noticed.set_value(exchange->cancelled());
+        exchange->Respond({.status = 499});
+      }).detach();
+    };
+    Client client(running.port());
+    client.Send(Get("/a"));
+    std::this_thread::sleep_for(50ms);
+    client.Send(more);
+    std::this_thread::sleep_for(50ms);
+    client.Close();
+    EXPECT_TRUE(noticed.get_future().get()) << more;
+    running.End();
+    ASSERT_EQ(running.outcomes().size(), 1u);
+    EXPECT_TRUE(running.outcomes()[0].client_left);
+  }
+}
+
+TEST(HttpServer, AnswersAClientThatHasEndedItsSending) {
+  Running running;
+  running.handle = [](std::shared_ptr<Exchange> exchange) {
+    std::thread([exchange] {
+      std::this_thread::sleep_for(100ms);
+      if (exchange->request().path == "/a")
+        return exchange->Respond({.body = exchange->cancelled() ? "gone" : "there"});
+      exchange->BeginStream({.body = "begin"});
+      std::this_thread::sleep_for(1500ms);
+      exchange->Send(exchange->cancelled() ? " gone" : " there");
+      exchange->EndStream();
+    }).detach();
+  };
+  for (const auto& [path, body] : {std::pair("/a", "there"), std::pair("/stream", "begin there")}) {
+    Client client(running.port());
+    client.Send(Get(path));
+    client.EndSending();
+    EXPECT_EQ(client.Read().body, body);
+    EXPECT_TRUE(client.IsClosed());
+  }
+  running.End();
+  ASSERT_EQ(running.outcomes().size(), 2u);
+  for (const Outcome& outcome : running.outcomes()) {
+    EXPECT_FALSE(outcome.client_left);
+    EXPECT_EQ(outcome.status, 200);
+  }
+}
+
+TEST(HttpServer, EndsAStreamThatFails) {
+  Running running;
+  running.handle = [](std::shared_ptr<Exchange> exchange) {
+    exchange->BeginStream({.body = std::string(1'000'000, 'x')});
+    exchange->Respond({.status = 500, .body = "too late"});
+    exchange->Respond({.status = 500, .body = "later still"});
+  };
+  Client client(running.port());
+  for (int i = 0; i < 2; ++i) {
+    client.Send(Get("/a"));
+    const Answer answer = client.Read();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, std::string(1'000'000, 'x'));
+  }
+}
+
 TEST(HttpServer, AnswersForAHandlerThatDoesNot) {
   Running running;
   running.handle = [](std::shared_ptr<Exchange>) {};
