@@ -20,6 +20,7 @@ constexpr int kGzipWindow = 15 + 16;                  // zlib's greatest window,
 constexpr int64_t kFirstRoom = int64_t{64} << 10;     // bytes that an unpacked body has room for at first
 constexpr size_t kLeastToPack = 1000;                 // bytes: below, the packet is as large
 constexpr int64_t kInflateStep = int64_t{256} << 10;  // bytes that are unpacked at a time
+constexpr size_t kDeflateStep = size_t{256} << 10;    // bytes that are packed at a time
 
 // The part before a separator, which is taken off.
 std::string_view NextItem(std::string_view& list, char separator) {
@@ -111,8 +112,12 @@ std::string Gunzip(std::string_view packed, int64_t most, const std::function<vo
     if (size == room) {
       const int64_t more =
           std::min(std::max(room, kFirstRoom), most + 1 - size);  // one more shows that it is too large
-      reserve(more);
-      content.resize(static_cast<size_t>(room += more));
+      reserve(room + more);                                       // the old memory stays until it is copied
+      std::string larger(static_cast<size_t>(room + more), '\0');
+      std::copy(content.begin(), content.end(), larger.begin());
+      content = std::move(larger);
+      if (room > 0) reserve(-room);
+      room += more;
     }
     const int64_t step = std::min(room - size, kInflateStep);
     stream.next_out = reinterpret_cast<Bytef*>(content.data() + size);
@@ -157,17 +162,21 @@ std::string Gzip(std::string_view content, int level) {
   z_stream& stream = deflater.stream;
   std::string packed(deflateBound(&stream, content.size()), '\0');
   size_t written = 0, read = 0;
-  // In steps of what zlib counts in 32 bits.
-  constexpr size_t kMost = size_t{1} << 30;
   for (int status = Z_OK; status != Z_STREAM_END;) {
-    const size_t in = std::min(content.size() - read, kMost), out = std::min(packed.size() - written, kMost);
+    if (written == packed.size()) packed.resize(written + kDeflateStep);
+    const size_t in = std::min(content.size() - read, kDeflateStep),
+                 out = std::min(packed.size() - written, kDeflateStep);
     stream.next_in = ZlibBytes(content.substr(read));
     stream.avail_in = static_cast<uInt>(in);
     stream.next_out = ZlibBytes(std::string_view(packed).substr(written));
     stream.avail_out = static_cast<uInt>(out);
     status = deflate(&stream, read + in == content.size() ? Z_FINISH : Z_NO_FLUSH);
-    read += in - stream.avail_in;
+    Require(status == Z_OK || status == Z_STREAM_END, "cannot compress {} bytes: zlib's status {}", content.size(),
+            status);
+    const size_t taken = in - stream.avail_in;
+    read += taken;
     written += out - stream.avail_out;
+    Spend(static_cast<int64_t>(taken));
   }
   packed.resize(written);
   return packed;

@@ -17,14 +17,14 @@ bool IsGzip(std::string_view content_encoding);
 bool AcceptsGzip(std::string_view accept_encoding);
 
 /// The content of a gzip file, of one member or several. `reserve` is called with a number of bytes before memory grows
-/// by them, and may throw. Throws HttpError 413 above `most` bytes, 400 if it is not well formed.
+/// by them, and may throw; and with a negative one when memory was given back. Throws HttpError 413 above `most` bytes, 400 if it is not well formed.
 std::string Gunzip(std::string_view packed, int64_t most, const std::function<void(int64_t)>& reserve);
 
 /// Compresses an answer of JSON, HTML or text from about a kilobyte on if its client accepts that. For the thread that
 /// made the answer: a megabyte takes some 20 ms.
 void CompressAnswer(const HttpRequest& request, HttpResponse* response);
 
-/// A gzip file of it, at zlib's level from 1 (fast) to 9 (small).
+/// A gzip file of it, at zlib's level from 1 (fast) to 9 (small). Can be cancelled (core/work.h).
 std::string Gzip(std::string_view content, int level);
 
 }  // namespace qkv::server

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "qkv/core/work.h"
 #include "qkv/server/http_message.h"
 #include "qkv/server/static_answer.h"
 
@@ -83,6 +84,23 @@ TEST(Encoding, BoundsABomb) {
   EXPECT_LE(reserved, 1'000'000);
   EXPECT_EQ(StatusOfCall([&] { Gunzip(Gzip("12345", 6), 5, [](int64_t) {}); }), 200);
   EXPECT_EQ(StatusOfCall([&] { Gunzip(Gzip("12345", 6), 4, [](int64_t) {}); }), 413);
+}
+
+TEST(Encoding, CountsMemoryThatIsCopied) {
+  int64_t reserved = 0, most = 0;
+  Gunzip(Gzip(std::string(1'000'000, 'x'), 6), 2'000'000, [&](int64_t bytes) {
+    reserved += bytes;
+    most = std::max(most, reserved);
+  });
+  EXPECT_GE(most, 1'500'000) << "the text, and half of it that was there before";
+  EXPECT_GE(reserved, 1'000'000);
+  EXPECT_LT(reserved, 1'100'000) << "given back";
+}
+
+TEST(Encoding, GzipCanBeCancelled) {
+  const std::string text(50'000'000, 'x');
+  const CancelScope scope([] { return true; });
+  EXPECT_THROW(Gzip(text, 1), Cancelled);
 }
 
 TEST(StaticAnswer, IsSentOnce) {
