@@ -106,7 +106,7 @@ struct Server::State {
                   [this](const HttpRequest& request) {
                     return proxies.ClientOf(request.peer, request.Header("x-forwarded-for"));
                   },
-              .handle = [this](std::shared_ptr<Exchange> exchange) { Handle(std::move(exchange)); },
+              .handle = [this](const std::shared_ptr<Exchange>& exchange) { LogFaults([&] { Handle(exchange); }); },
               .ended = [this](const HttpRequest& request, const Outcome& outcome) { Ended(request, outcome); },
               .headers = [this](const HttpRequest& request) { return Cors(request); },
               .ends = [this] { context.ending = true; },
@@ -209,12 +209,35 @@ struct Server::State {
     const bool packed = !exchange->request().Header("content-encoding").empty();  // unpacking takes time
     if (match.route->runs_inline && !packed) return Send(*exchange, Answer(exchange, match));
     if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
-    ++context.active;
-    boost::asio::post(workers, [this, exchange = std::move(exchange), match] {
-      std::optional<HttpResponse> response = Answer(exchange, match);
-      --context.active;  // before its client knows, who may ask again at once
-      Send(*exchange, std::move(response));
+    boost::asio::post(workers, [this, exchange = std::move(exchange), match, place = TakePlace()]() mutable {
+      LogFaults([&] {
+        std::optional<HttpResponse> response;
+        {
+          const std::shared_ptr<void> until_answered = std::move(place);
+          response = Answer(exchange, match);
+        }  // before its client knows, who may ask again at once
+        Send(*exchange, std::move(response));
+      });
     });
+  }
+
+  // Among those that are worked on, until it is destroyed.
+  std::shared_ptr<void> TakePlace() {
+    ++context.active;
+    return {nullptr, [this](void*) { --context.active; }};
+  }
+
+  // Whatever is thrown must not end the process. The exchange's own end answers its client.
+  template <typename F>
+  void LogFaults(F&& f) {
+    try {
+      try {
+        f();
+      } catch (const std::exception& error) {
+        Write("error", "fault", {{"detail", error.what()}});
+      }
+    } catch (const std::bad_alloc&) {  // for the line, too
+    }
   }
 
   static void Send(Exchange& exchange, std::optional<HttpResponse> response) {
@@ -231,10 +254,17 @@ struct Server::State {
     call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
     call.turn->client = exchange->request().peer;
     std::optional<HttpResponse> response = Respond(call, *match.route);
-    if (!response) return response;
-    CompressAnswer(call.request(), &*response);
-    exchange->Note(call.note());
+    if (response) exchange->Note(call.note());
     return response;
+  }
+
+  // An answer that cannot be compressed, for want of memory, goes as it is.
+  static void Compress(const HttpRequest& request, HttpResponse* response) {
+    try {
+      CompressAnswer(request, response);
+    } catch (const Error&) {
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   std::optional<HttpResponse> Respond(Call& call, const Route& route) {
@@ -242,7 +272,9 @@ struct Server::State {
     try {
       const CancelScope scope(call.cancelled);
       call.exchange->UnpackBody();
-      return route.handler(call);
+      std::optional<HttpResponse> response = route.handler(call);
+      if (response) Compress(request, &*response);
+      return response;
     } catch (const Error& error) {
       const HttpError failure = AsHttpError(error);
       if (failure.status() == 500 || dynamic_cast<const FileError*>(&error) != nullptr) {
@@ -271,7 +303,9 @@ struct Server::State {
     } catch (const HttpError&) {
     }
     context.metrics().CountRequest(series, request, outcome);
-    context.statistics().CountRequest(outcome.work.model, outcome.status < 400, outcome.seconds);
+    if (!outcome.client_left) {
+      context.statistics().CountRequest(outcome.work.model, outcome.status < 400, outcome.seconds);
+    }
     if (!config().log) return;
     io::Json line = {{"id", request.id},
                      {"peer", request.peer},
@@ -345,12 +379,12 @@ void Server::Run(std::function<void()> give_up) {
   std::thread loading([&] {
     try {
       state_->context.models().LoadAtStart();
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       failure = std::current_exception();
       state_->http.Stop();
     }
     loaded = true;
-    if (!failure) state_->context.models().FindUnfit();
+    if (!failure) state_->LogFaults([&] { state_->context.models().FindUnfit(); });
   });
   state_->http.Run(state_->config().drain_seconds, state_->config().notice_seconds);
   if (!loaded && state_->give_up) state_->give_up();
