@@ -6,7 +6,6 @@ served.main()
 import http.client  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import re  # noqa: E402
 import shutil  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
@@ -23,11 +22,6 @@ if NGINX is None or shutil.which("openssl") is None:
     sys.exit(served.SKIPPED)
 
 HOST = "qkv.example.org"
-
-
-def nginx_version():
-    said = subprocess.run([NGINX, "-v"], capture_output=True, text=True, check=True).stderr
-    return tuple(int(part) for part in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", said).groups())
 
 
 def free_port():
@@ -51,13 +45,11 @@ class Nginx(unittest.TestCase):
                         "-addext", f"subjectAltName=DNS:{HOST}"], check=True, capture_output=True)  # fmt: skip
         given = (served.ROOT / "docs/nginx.conf").read_text()
         for old, new in (("127.0.0.1:8080", f"127.0.0.1:{cls.server.port}"), ("listen 443", f"listen 127.0.0.1:{cls.port}"),
-                         ("  listen [::]:443 ssl;\n", ""),
+                         ("  listen [::]:443 ssl http2;\n", ""),
                          ("/etc/letsencrypt/live/qkv.example.org/fullchain.pem", str(folder / "cert.pem")),
                          ("/etc/letsencrypt/live/qkv.example.org/privkey.pem", str(folder / "key.pem"))):  # fmt: skip
             assert old in given, old
             given = given.replace(old, new)
-        if nginx_version() < (1, 25, 1):  # as the file says of older ones
-            given = re.sub(r"  http2 on;.*\n", "", given).replace(f"{cls.port} ssl;", f"{cls.port} ssl http2;")
         paths = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (folder / "nginx.conf").write_text(
             f"daemon off;\npid {folder}/pid;\nerror_log {folder}/error.log;\nevents {{}}\n"
