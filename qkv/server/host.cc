@@ -72,6 +72,13 @@ std::optional<std::string> ParseHost(std::string_view host) {
   return lower;
 }
 
+std::string ClientOfAddress(const std::string& address) {
+  std::vector<unsigned char> bytes = AddressBytes(address);
+  constexpr size_t kNetwork = 8;
+  if (bytes.size() > kNetwork) bytes.resize(kNetwork);
+  return bytes.empty() ? address : std::string(bytes.begin(), bytes.end());
+}
+
 bool IsAddress(const std::string& host) { return !AddressBytes(host).empty(); }
 
 TrustedProxies::TrustedProxies(const std::vector<std::string>& networks) {

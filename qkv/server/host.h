@@ -12,6 +12,10 @@ namespace qkv::server {
 /// it is RFC 3986's host with an optional port of up to 65535: no user, no empty name, no zone of an address.
 std::optional<std::string> ParseHost(std::string_view host);
 
+/// Whose an address is: itself, or the network of an IPv6 one (/64), of which one client has every address. A key, not
+/// to be shown.
+std::string ClientOfAddress(const std::string& address);
+
 /// True of an IPv4 or IPv6 address, as ParseHost gives it.
 bool IsAddress(const std::string& host);
 

@@ -2,6 +2,7 @@
 #include "qkv/server/http_server.h"
 
 #include <csignal>
+#include <map>
 
 #include "qkv/server/session.h"
 
@@ -14,7 +15,7 @@ constexpr double kGraceSeconds = 0.5;  // of connections without a request at th
 
 void HttpServer::State::Accept() {
   if (stopping) return;
-  if (std::ssize(sessions) >= limits.connections) {
+  if (std::ssize(sessions) >= limits.connections && LongestIdle() == nullptr) {
     full = true;
     return;
   }
@@ -29,9 +30,27 @@ void HttpServer::State::Accept() {
       self->pause.async_wait([self](const ErrorCode&) { self->Accept(); });
       return;
     }
+    if (std::ssize(self->sessions) >= self->limits.connections) {
+      if (Session* const idle = self->LongestIdle()) idle->Close();
+    }
     self->Open(std::move(socket));
     self->Accept();
   });
+}
+
+// What is closed for a new connection: of the client with most connections, and of none that has only one.
+Session* HttpServer::State::LongestIdle() const {
+  std::map<std::string_view, int> of_client;
+  for (const Session* session : sessions) ++of_client[session->client()];
+  Session* longest = nullptr;
+  int most = 1;
+  for (Session* session : sessions) {
+    const int count = of_client[session->client()];
+    if (!session->idle() || count <= 1 || count < most) continue;
+    if (longest == nullptr || count > most || session->since() < longest->since()) longest = session;
+    most = count;
+  }
+  return longest;
 }
 
 void HttpServer::State::Open(tcp::socket socket) {

@@ -20,6 +20,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/core/work.h"
 #include "qkv/server/api_keys.h"
+#include "qkv/server/client_places.h"
 #include "qkv/server/context.h"
 #include "qkv/server/encoding.h"
 #include "qkv/server/host.h"
@@ -116,7 +117,8 @@ struct Server::State {
                   },
               .reload =
                   reload ? [this] { boost::asio::post(workers, [this] { Reload(); }); } : std::function<void()>()}),
-        workers(static_cast<size_t>(this->config().most_active) + 1) {
+        places(this->config().most_active),
+        workers(static_cast<size_t>(ClientPlaces::Most(this->config().most_active)) + 1) {
     AddRoutes(router, context);
   }
 
@@ -175,7 +177,7 @@ struct Server::State {
       response.headers.emplace_back("WWW-Authenticate", "Bearer");
       return response;
     }
-    if (!match.route->runs_inline && context.active >= config().most_active) return Busy(request);
+    if (!match.route->runs_inline && !places.HasRoom(request.peer)) return Busy(request);
     return std::nullopt;
   }
 
@@ -208,8 +210,9 @@ struct Server::State {
     const Match match = router.Find(exchange->request());
     const bool packed = !exchange->request().Header("content-encoding").empty();  // unpacking takes time
     if (match.route->runs_inline && !packed) return Send(*exchange, Answer(exchange, match));
-    if (context.active >= config().most_active) return exchange->Respond(Busy(exchange->request()));
-    boost::asio::post(workers, [this, exchange = std::move(exchange), match, place = TakePlace()]() mutable {
+    std::shared_ptr<void> place = TakePlace(exchange->request().peer);
+    if (place == nullptr) return exchange->Respond(Busy(exchange->request()));
+    boost::asio::post(workers, [this, exchange = std::move(exchange), match, place = std::move(place)]() mutable {
       LogFaults([&] {
         std::optional<HttpResponse> response;
         {
@@ -222,9 +225,14 @@ struct Server::State {
   }
 
   // Among those that are worked on, until it is destroyed.
-  std::shared_ptr<void> TakePlace() {
+  std::shared_ptr<void> TakePlace(const std::string& address) {
+    std::shared_ptr<void> place = places.Take(address);
+    if (place == nullptr) return nullptr;
     ++context.active;
-    return {nullptr, [this](void*) { --context.active; }};
+    return {this, [this, place = std::move(place)](void*) mutable {
+              place.reset();
+              --context.active;
+            }};
   }
 
   // Whatever is thrown must not end the process. The exchange's own end answers its client.
@@ -349,6 +357,7 @@ struct Server::State {
   ApiKeys keys;
   const TrustedProxies proxies;
   HttpServer http;
+  ClientPlaces places;
   boost::asio::thread_pool workers;
 };
 

@@ -170,6 +170,8 @@ void Session::ReadHeader(double seconds) {
   stream_.expires_never();
   began_ = Clock::now();
   LimitReading(seconds);
+  if (state_->full) state_->Accept();  // it may make room
+  if (left_) return;
   ParseHeader();
 }
 

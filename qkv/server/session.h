@@ -19,6 +19,7 @@
 #include <string_view>
 #include <utility>
 
+#include "qkv/server/host.h"
 #include "qkv/server/http_server.h"
 
 namespace qkv::server {
@@ -40,6 +41,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   State(Limits limits_given, Hooks hooks_given) : limits(limits_given), hooks(std::move(hooks_given)) {}
 
   void Accept();
+  Session* LongestIdle() const;
   void Open(tcp::socket socket);
   void Remove(Session* session);
   void Drain();
@@ -88,11 +90,13 @@ class Session : public std::enable_shared_from_this<Session> {
     ErrorCode ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
     const tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
-    if (!ignored) peer_ = AddressText(peer.address());
+    if (!ignored) peer_ = AddressText(peer.address()), client_ = ClientOfAddress(peer_);
   }
 
   void Begin() { ReadHeader(state_->limits.header_seconds); }
   bool idle() const { return phase_ == Phase::kIdle; }
+  Clock::time_point since() const { return began_; }  // if it is idle
+  const std::string& client() const { return client_; }
   template <typename F>
   void Post(F&& f) {
     net::post(state_->context, std::forward<F>(f));
@@ -176,7 +180,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool skipped_line_ = false;  // an empty one before the request
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
-  std::string peer_;
+  std::string peer_, client_;
   // Of one request:
   HttpRequest request_;
   Outcome outcome_;

@@ -334,6 +334,22 @@ TEST(HttpServer, LimitsConnections) {
   EXPECT_EQ(answer.get(), "/b ");
 }
 
+TEST(HttpServer, ClosesTheLongestIdleConnectionOfMany) {
+  Running running({.connections = 3});
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<Client>(running.port()));
+    clients.back()->Send(Get("/a"));
+    EXPECT_EQ(clients.back()->Read().status, 200) << i;
+  }
+  EXPECT_TRUE(clients[0]->IsClosed());
+  EXPECT_TRUE(clients[1]->IsClosed());
+  for (size_t i = 2; i < 5; ++i) {
+    clients[i]->Send(Get("/b"));
+    EXPECT_EQ(clients[i]->Read().status, 200) << i;
+  }
+}
+
 TEST(HttpServer, TurnsRequestsAwayBeforeTheirBody) {
   Running running;
   running.admit = [](const HttpRequest&) { return ErrorResponse(429, "rate_limit_error", "later"); };
