@@ -23,8 +23,8 @@ constexpr int64_t kSmall = int64_t{64} << 10;          // bytes of an answer tha
 constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
 constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
 constexpr double kLingerSeconds = 2;
-constexpr std::chrono::milliseconds kLook{25};  // between two looks at a connection with bytes that are not read yet
-constexpr std::chrono::milliseconds kClosed{1000};  // from a client's end of sending until it counts as gone
+constexpr std::chrono::milliseconds kLook{25};    // between two looks at a connection with bytes that are not read yet
+constexpr std::chrono::milliseconds kClosed{50};  // from a client's end of sending until it counts as gone
 constexpr std::string_view kNoRoom = "the server holds as many requests as its memory allows";
 constexpr size_t kMaxNamed = 1000;  // bytes of a target in the log, if its header is too long
 
