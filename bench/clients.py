@@ -27,6 +27,7 @@ from collections import Counter
 from pathlib import Path
 
 import clients_requests as requests
+import serve_load
 from serve_load import percentile, resident
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,11 +65,8 @@ class Answer:
         self.status, self.headers, self.body = status, headers, body
 
 
-class Connection:
-    """A connection that is kept between requests, as long as the server keeps it."""
-
-    def __init__(self, port):
-        self.port, self.reader, self.writer = port, None, None
+class Connection(serve_load.Connection):
+    """One whose answers are read whole, of any framing, and whose requests may be refused before their end."""
 
     async def open(self):
         if self.writer is None:
@@ -115,11 +113,6 @@ class Connection:
         except OSError:
             self.close()
             return None
-
-    def close(self):
-        if self.writer is not None:
-            self.writer.close()
-        self.reader = self.writer = None
 
 
 class Site:
