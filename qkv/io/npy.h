@@ -12,9 +12,10 @@
 
 namespace qkv::io {
 
-/// T: float or double. To a file, written atomically, or to the sink of one.
+/// To the sink of a file. T: float or double.
 template <typename T>
 void WriteNpy(FileSink& sink, View<const T> array);
+/// To a file, written whole or not at all. T: float or double.
 template <typename T>
 void WriteNpy(const std::filesystem::path& path, View<const T> array);
 

@@ -33,6 +33,7 @@ struct GenerationSettings {
 
   /// Throws Error if a number is out of range, or there are beams and sampling.
   void Validate() const;
+  /// Whether all settings are the same.
   bool operator==(const GenerationSettings&) const = default;
 };
 

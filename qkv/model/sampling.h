@@ -20,6 +20,7 @@ struct SamplingSettings {
   /// Throws Error if a number is out of range: temperature and top_k at least 0, top_p above 0 and at most 1, min_p 0
   /// to 1.
   void Validate() const;
+  /// Whether all settings are the same.
   bool operator==(const SamplingSettings&) const = default;
 };
 
