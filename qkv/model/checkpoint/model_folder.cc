@@ -61,7 +61,7 @@ class WorkFolder {
     Require(!error, "cannot create folder {}: {}", target_.parent_path().string(), error.message());
     temporary_.emplace(Temporary::Folder(target_, [this](const fs::path& left) { RemoveLeft(left); }));
     path_ = temporary_->path();
-    WriteFile(path_ / kUnfinished, "");
+    MarkUnfinished();
     // Private until it gets the permissions of the folder that it replaces.
     if (fs::is_directory(target_, error)) fs::permissions(path_, fs::perms::owner_all);
   }
@@ -110,6 +110,14 @@ class WorkFolder {
 
  private:
   static constexpr const char* kUnfinished = ".qkv-unfinished";  // only writers of a new model put it into a folder
+
+  // In one step: WriteFile's temporary file would look like a file of the folder if the process ended here.
+  void MarkUnfinished() const {
+    const fs::path mark = path_ / kUnfinished;
+    const int descriptor = ::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    RequireCall(descriptor >= 0, "write", mark);
+    ::close(descriptor);
+  }
 
   // Keeps other writers away from the folder that is exchanged.
   class LockedFolder {

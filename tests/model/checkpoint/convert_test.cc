@@ -504,6 +504,8 @@ TEST_F(Conversion, KilledAtAnyInstantItLeavesAModel) {
     ASSERT_EQ(Canonical(Checkpoint::Open(Out())).size(), Canonical(original).size());
     ASSERT_EQ(ReadFile(Out() / "note.txt"), "mine");
   }
+  Convert(original, Out(), {.force = true});
+  EXPECT_EQ(folder_.Count(), 2);  // the input, and this: nothing of those that were killed
 }
 
 TEST_F(Conversion, KeepsPermissionsOfWhatItReplaces) {
