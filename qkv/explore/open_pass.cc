@@ -8,6 +8,7 @@
 #include "qkv/attention/attention.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
 #include "qkv/explore/gauge.h"
 #include "qkv/model/finite.h"
 #include "qkv/simd/gemm/matmul.h"
@@ -127,6 +128,7 @@ void OpenPass::PrepareFactors(const nn::OpenOperands& operands) {
 }
 
 void OpenPass::Forward(const nn::OpenOperands& operands, View<float> joined) {
+  CheckCancelled();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   const auto place = std::find(kept_.begin(), kept_.end(), operands.block);
   const View<float> keep =
@@ -194,6 +196,7 @@ void OpenPass::HeadBackward(const nn::OpenOperands& operands, int64_t h, View<co
 
 void OpenPass::Backward(const nn::OpenOperands& operands, View<const float> djoined, View<float> dquery,
                         View<float> dkey, View<float> dvalue) {
+  CheckCancelled();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   PrepareFactors(operands);
   Tensor<float> carried({H, N});

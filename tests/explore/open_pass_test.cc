@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
 
 #include "qkv/algebra/logits.h"
 #include "qkv/algebra/truncate.h"
 #include "qkv/core/memory.h"
+#include "qkv/core/work.h"
 #include "qkv/explore/edits.h"
 #include "qkv/inspect/weights.h"
 #include "qkv/lab/pairs.h"
@@ -288,6 +290,25 @@ TEST(OpenPass, MemoryIsBounded) {
   const std::string message = ErrorMessage([&] { pass.Forward(golden.image()); });
   SetMemoryLimit(limit);
   EXPECT_NE(message.find("a pass of 10 tokens"), std::string::npos) << message;
+}
+
+// Passes with edits, and those with gradients, ask before each block whether they are still wanted.
+TEST(OpenPass, EndsOnceItIsNotWanted) {
+  OpenGolden open("timm_vit");
+  const int64_t depth = open.model.config().depth;
+  const Edits none;
+  const auto blocks_until = [&](int64_t wanted, auto work) {
+    std::atomic<int64_t> asked = 0;
+    const CancelScope scope([&] { return ++asked > wanted; });
+    EXPECT_THROW(work(), Cancelled) << wanted;
+    return asked.load();
+  };
+  for (int64_t wanted = 0; wanted < depth; ++wanted) {
+    EXPECT_EQ(blocks_until(wanted, [&] { open.Run(none); }), wanted + 1);
+  }
+  EXPECT_EQ(blocks_until(2 * depth - 1,
+                         [&] { OpenPass(open.model, none, open.workspace).Relevance(open.image(), 0); }),
+            2 * depth);
 }
 
 }  // namespace
