@@ -23,6 +23,7 @@ struct ExplorerOptions {
   double memory = 0;                          // likewise bytes of models; 0: a quarter of MemoryLimit()
   int64_t max_pixels = 50'000'000;            // of an image
   int64_t image_memory = int64_t{256} << 20;  // bytes of images that are kept
+  BetweenSteps between_steps = {};
 };
 
 /// What comes with qkv and is there: the digits, their twins with shared and with merged queries and keys, and the
@@ -65,6 +66,7 @@ class Explorer {
 
   std::unique_ptr<LocalModels> own_;
   ModelSource* source_;
+  const BetweenSteps between_steps_;
   std::map<std::string, std::weak_ptr<DerivedState>> states_;  // by the model's id
   ImageStore images_;
 };

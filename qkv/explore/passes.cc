@@ -82,7 +82,7 @@ Tensor<float> TokensAfter(const PassCall& call, int64_t block) {
   const int64_t N = call.image.grid.tokens(), D = c.block.width;
   auto tokens = Tensor<float>::Uninitialised({1, N, D});
   if (const Edits edits = EditsOf(call); !edits.empty()) {
-    OpenPass pass(OpenFor(call), edits, call.model.open_workspace());
+    OpenPass pass = call.model.Pass(OpenFor(call), edits);
     pass.Forward(call.image.pixels);
     std::copy_n(pass.Tokens(block).data(), N * D, tokens.data());
   } else {
@@ -104,7 +104,7 @@ Tensor<float> AttentionOf(const PassCall& call, std::span<const int64_t> blocks,
   RequireMaps(std::ssize(blocks), call.model.image_model().config().block.attention.heads, call.image.grid.tokens());
   const Edits edits = EditsOf(call);
   if (edits.empty()) return EngineAttention(call, blocks, logits);
-  OpenPass pass(OpenFor(call), edits, call.model.open_workspace());
+  OpenPass pass = call.model.Pass(OpenFor(call), edits);
   Tensor<float> own = pass.Forward(call.image.pixels, blocks);
   if (logits) *logits = std::move(own);
   return pass.TakeAttention();
@@ -159,7 +159,7 @@ Packet AnswerRollout(const PassCall& call) {
 Packet AnswerRelevance(const PassCall& call) {
   const int64_t output = ClassField(call);
   const Edits edits = EditsOf(call);
-  OpenPass pass(OpenFor(call), edits, call.model.open_workspace());
+  OpenPass pass = call.model.Pass(OpenFor(call), edits);
   Packet answer;
   answer.arrays["relevance"] = MakeArray(pass.Relevance(call.image.pixels, output));
   return answer;
@@ -193,7 +193,7 @@ Packet AnswerKnockout(const PassCall& call) {
     if (list.is_null()) list = io::Json::array();
     if (head >= 0 && list.is_array()) list.push_back({{"kind", "head"}, {"block", block}, {"head", head}});
     const Edits edits(list, open.config());
-    return OpenPass(open, edits, call.model.open_workspace()).Forward(call.image.pixels);
+    return call.model.Pass(open, edits).Forward(call.image.pixels);
   };
   const Tensor<float> with = logits_without(-1);
   Packet answer;

@@ -111,9 +111,9 @@ void Context::Compute(const std::shared_ptr<Task>& task, const Call& call) {
   engine_.Compute(task, *call.turn, call.cancelled);
 }
 
-void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short) {
+void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, TaskSteps steps) {
   const Counted counted(in_engine_);
-  engine_.Compute(labels, work, is_short, *call.turn, call.cancelled);
+  engine_.Compute(labels, work, steps, *call.turn, call.cancelled);
 }
 
 std::function<bool()> Context::Steps() {

@@ -38,8 +38,9 @@ class Context {
 
   /// Waits for the engine. Throws as Engine::Compute.
   void Compute(const std::shared_ptr<Task>& task, const Call& call);
-  /// The same for a function, alone. A long one calls GiveWay between its steps.
-  void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, bool is_short = true);
+  /// The same for a function, alone. One with steps calls GiveWay between them.
+  void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work,
+               TaskSteps steps = TaskSteps::kNone);
   void GiveWay() { engine_.GiveWay(); }
   /// For a long task to call between its steps: gives way, and throws Cancelled if no caller waits; else false, go on.
   std::function<bool()> Steps();

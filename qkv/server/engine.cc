@@ -24,16 +24,17 @@ double SecondsBetween(std::chrono::steady_clock::time_point from, std::chrono::s
 
 class FunctionTask final : public Task {
  public:
-  FunctionTask(const TaskLabels& labels, const std::function<void()>& work, bool is_short)
-      : labels_(labels), work_(work), short_(is_short) {}
+  FunctionTask(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps)
+      : labels_(labels), work_(work), steps_(steps) {}
   TaskLabels Labels() const override { return labels_; }
-  bool is_short() const override { return short_; }
+  bool is_short() const override { return steps_ != TaskSteps::kLong; }
+  bool has_steps() const override { return steps_ != TaskSteps::kNone; }
   void Run(std::span<Task* const>) override { work_(); }
 
  private:
   const TaskLabels& labels_;
   const std::function<void()>& work_;
-  const bool short_;
+  const TaskSteps steps_;
 };
 
 }  // namespace
@@ -57,10 +58,10 @@ void Engine::Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::f
   Wait(entry, turn, /*may_leave=*/true);
 }
 
-void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short, Turn& turn,
+void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps, Turn& turn,
                      const std::function<bool()>& cancelled) {
   const auto entry = std::make_shared<Entry>();
-  entry->task = std::make_shared<FunctionTask>(labels, work, is_short);
+  entry->task = std::make_shared<FunctionTask>(labels, work, steps);
   entry->cancelled = cancelled;
   Wait(entry, turn, /*may_leave=*/false);
 }

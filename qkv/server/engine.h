@@ -26,6 +26,9 @@ struct TaskLabels {
   std::string model, work;
 };
 
+/// Of a function: whether it gives way between its steps (Engine::GiveWay), and whether long ones give way to it.
+enum class TaskSteps { kNone, kShort, kLong };
+
 /// Work for the engine's thread.
 class Task {
  public:
@@ -79,8 +82,8 @@ class Engine {
   /// for others, so it owns what it works on. Must not be called by a task.
   void Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::function<bool()>& cancelled);
   /// The same for a function, alone. It may use the caller's memory: if it has begun, the caller waits for its end,
-  /// which is soon if it asks whether it is cancelled. A long one calls GiveWay between its steps.
-  void Compute(const TaskLabels& labels, const std::function<void()>& work, bool is_short, Turn& turn,
+  /// which is soon if it asks whether it is cancelled. One with steps calls GiveWay between them.
+  void Compute(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps, Turn& turn,
                const std::function<bool()>& cancelled);
   /// Called by a task with steps: computes one batch of the shorter ones that wait, so that neither waits for long.
   void GiveWay();

@@ -49,18 +49,28 @@ FairQueue::Work FairQueue::First(const std::function<bool(const QueuedWork&)>& m
 void FairQueue::Take(const Work& work) {
   ClientShare& client = *work->client;
   work->requests = std::ssize(client.waiting);
-  work->clients = std::ranges::count_if(clients_, [](const auto& c) { return !c.second->waiting.empty(); });
+  work->clients = CountClients(client);
   Remove(work);
   client.start += work->cost;
 }
 
-// Virtual time goes on by the seconds' share of each that waited, as if all of them were served at once.
+// Virtual time goes on by the seconds' share of each that waits, as if all of them were served at once. Those that came
+// during the work count: they waited for most of it, and who comes after them is not to wait until they had their
+// share.
 void FairQueue::Finish(const Work& work, double seconds) {
   ClientShare& client = *work->client;
+  work->requests = std::max<int64_t>(work->requests, std::ssize(client.waiting) + 1);
+  work->clients = std::max(work->clients, CountClients(client));
   client.now += seconds / static_cast<double>(work->requests);
   now_ += seconds / static_cast<double>(work->clients);
   client.start += seconds - work->cost;
   work->finish += seconds - work->cost;
+}
+
+// Those that wait, and this one.
+int64_t FairQueue::CountClients(const ClientShare& served) const {
+  return std::ranges::count_if(
+      clients_, [&](const auto& client) { return client.second.get() == &served || !client.second->waiting.empty(); });
 }
 
 bool FairQueue::Remove(const Work& work) {

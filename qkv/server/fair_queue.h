@@ -34,7 +34,7 @@ struct QueuedWork {
   double cost = 0;
   double finish = 0;  // virtual
   uint64_t number = 0;
-  int64_t requests = 1, clients = 1;  // that waited when it was taken: of its client, and of all
+  int64_t requests = 1, clients = 1;  // that waited while it was computed: of its client, and of all
   std::shared_ptr<ClientShare> client = {};
 };
 
@@ -59,6 +59,7 @@ class FairQueue {
   void ForEach(const std::function<void(const QueuedWork&)>& use) const;
 
  private:
+  int64_t CountClients(const ClientShare& served) const;
   void Prune();
 
   std::map<std::string, std::shared_ptr<ClientShare>> clients_;

@@ -334,7 +334,7 @@ class Inference {
         const model::GenerationSettings settings = SettingsOf(options, language.Settings(std::ssize(ids)));
         output.texts.push_back(language.Continue(ids, settings, take, {}, context_.Steps()).text);
       };
-      context_.Compute({model_->id(), "generation"}, call_, continue_text, /*is_short=*/false);
+      context_.Compute({model_->id(), "generation"}, call_, continue_text, TaskSteps::kLong);
     }
     return output;
   }

@@ -130,7 +130,8 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   if (!writes) RequireNumbers(tokens * tokens, packed);
   app::TextAttention attention;
   context.Compute(
-      {model.id(), "attention"}, call, [&] { attention = attender.Compute(text, ids); }, /*is_short=*/!writes);
+      {model.id(), "attention"}, call, [&] { attention = attender.Compute(text, ids); },
+      writes ? TaskSteps::kLong : TaskSteps::kNone);
   const auto numbers = static_cast<double>(attention.weights.size());
   RequireNumbers(numbers, packed);
   call.memory->Reserve(AnswerBytes(numbers, packed));

@@ -17,16 +17,17 @@ constexpr std::string_view kPackets = "application/octet-stream";
 constexpr int64_t kExplorerShare = 4;  // of the memory of images, for those that the page works on
 
 // The page shows the server's own models as far as it can, then those that come with qkv (Context).
-explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
+explore::ExplorerOptions ExplorerOptionsOf(Context& context) {
   explore::ExplorerOptions options;
-  options.max_pixels = config.most_pixels;
-  options.image_memory = config.image_bytes / kExplorerShare;
+  options.max_pixels = context.config().most_pixels;
+  options.image_memory = context.config().image_bytes / kExplorerShare;
+  options.between_steps = [&context] { context.GiveWay(); };
   return options;
 }
 
 // The explorer with what the engine's thread knows of it.
 struct ExplorerState {
-  explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context.config())) {}
+  explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context)) {}
 
   explore::Explorer explorer;
   int64_t image_bytes = 0;  // of kept images, as counted among those of all requests
@@ -72,8 +73,10 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
   // Loaded here, so that the engine does not wait for it.
   const std::shared_ptr<const LoadedModel> model = state.explorer.Load(request, call.cancelled);
   call.model = model->id();
-  context.Compute({model->id(), "explorer"}, call,
-                  [&] { response.body = AnswerExplorer(context, call, state, request, model); });
+  // Calls give way between steps, but not to each other: the explorer's state is that of one call at a time.
+  context.Compute(
+      {model->id(), "explorer"}, call, [&] { response.body = AnswerExplorer(context, call, state, request, model); },
+      TaskSteps::kShort);
   return response;
 }
 

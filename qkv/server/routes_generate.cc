@@ -98,7 +98,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
     c.prompt_tokens = written.source_tokens, c.tokens = written.tokens;
   };
   try {
-    context.Compute({model->id(), "generation"}, call, continue_text, /*is_short=*/false);
+    context.Compute({model->id(), "generation"}, call, continue_text, TaskSteps::kLong);
   } catch (const Cancelled&) {
     if (!stream.begun()) throw;
     stream.Fail(503, "timeout_error", "the next token took longer than a request may");

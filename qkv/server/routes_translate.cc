@@ -93,7 +93,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
             return taken;
           });
         },
-        /*is_short=*/false);
+        TaskSteps::kLong);
     if (!taken) throw Cancelled();
     context.metrics().CountTokens(r.model->id(), written.source_tokens, written.tokens);
     io::Json end = TextJson(i, written);

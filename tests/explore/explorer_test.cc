@@ -361,5 +361,21 @@ TEST(Explorer, SaysWhatIsWrong) {
   EXPECT_TRUE(Has(ErrorMessage([&] { Explorer({.models = {{"a", "", ""}, {"a", "", ""}}}); }), "two models"));
 }
 
+TEST(Explorer, LetsOthersGoBetweenSteps) {
+  int pauses = 0;
+  ExplorerOptions options{.models = {{"digits", "", ""}}};
+  options.between_steps = [&] { ++pauses; };
+  Explorer explorer(options);
+  const auto pauses_of = [&](const char* name, io::Json json) {
+    json["sample"] = explorer.Models().json["samples"][0]["id"];
+    pauses = 0;
+    explorer.Call(name, Request(std::move(json)));
+    return pauses;
+  };
+  EXPECT_EQ(pauses_of("knockout", {{"class", 8}, {"block", 3}}), (4 + 1) * 4);  // heads and all of them, blocks
+  EXPECT_EQ(pauses_of("relevance", {{"class", 8}}), 2 * 4);
+  EXPECT_EQ(pauses_of("heads", {}), 4);
+}
+
 }  // namespace
 }  // namespace qkv::explore

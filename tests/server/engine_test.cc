@@ -43,9 +43,10 @@ int Compute(Engine& engine, int number, std::vector<size_t>* batches) {
   return task->result();
 }
 
-void Compute(Engine& engine, const TaskLabels& labels, const std::function<void()>& work, bool is_short = true) {
+void Compute(Engine& engine, const TaskLabels& labels, const std::function<void()>& work,
+             TaskSteps steps = TaskSteps::kNone) {
   Turn turn;
-  engine.Compute(labels, work, is_short, turn, kNever);
+  engine.Compute(labels, work, steps, turn, kNever);
 }
 
 // Keeps the engine busy until it is opened.
@@ -211,7 +212,7 @@ TEST(Engine, EndsFunctionsThatUseTheCallersMemory) {
         [&] {
           for (;; ++steps) CheckCancelled(), ++own[static_cast<size_t>(steps % 1000)];
         },
-        true, turn, [&] { return gone.load(); });
+        TaskSteps::kNone, turn, [&] { return gone.load(); });
   });
   while (steps == 0) std::this_thread::sleep_for(1ms);
   gone = true;
@@ -234,7 +235,7 @@ TEST(Engine, TasksWithinTasksAreGivenUpByTheirOwnCallers) {
           CheckCancelled();
           outer_goes_on = true;
         },
-        false);
+        TaskSteps::kLong);
   });
   entered.get_future().wait();
   auto inner = BeginEndless(engine, &begun, gone);
@@ -307,7 +308,7 @@ TEST(Engine, ChargesClientsWhatTheirTasksReallyTook) {
     results.push_back(std::async(std::launch::async, [&, client, time] {
       Turn turn{.client = client};
       const auto work = [&] { std::this_thread::sleep_for(time), order.push_back(client); };
-      engine.Compute({"m", "writing"}, work, true, turn, kNever);
+      engine.Compute({"m", "writing"}, work, TaskSteps::kNone, turn, kNever);
     }));
     AwaitWaiting(engine, std::ssize(results));
   };
@@ -321,9 +322,10 @@ TEST(Engine, ChargesClientsWhatTheirTasksReallyTook) {
 }
 
 // A task of two steps that is computed already, and gives way between them once `queued` is set.
-std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order) {
+std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order,
+                            TaskSteps steps = TaskSteps::kLong) {
   const auto entered = std::make_shared<std::promise<void>>();
-  std::future<void> task = std::async(std::launch::async, [&, entered] {
+  std::future<void> task = std::async(std::launch::async, [&, entered, steps] {
     Compute(
         engine, {"m", "long"},
         [&] {
@@ -333,7 +335,7 @@ std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vec
           engine.GiveWay();
           order.emplace_back("second step");
         },
-        false);
+        steps);
   });
   entered->get_future().wait();
   return task;
@@ -346,7 +348,7 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   auto long_task = BeginLong(engine, queued, order);
   auto other_long = std::async(std::launch::async, [&] {
     Compute(
-        engine, {"m", "long"}, [&] { order.emplace_back("other long one"); }, false);
+        engine, {"m", "long"}, [&] { order.emplace_back("other long one"); }, TaskSteps::kLong);
   });
   AwaitWaiting(engine, 1);
   auto short_task = std::async(std::launch::async, [&] {
@@ -356,6 +358,29 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   queued.set_value();
   long_task.get(), other_long.get(), short_task.get();
   EXPECT_EQ(order, (std::vector<std::string>{"first step", "short one", "second step", "other long one"}));
+}
+
+// What they work on may be each other's too.
+TEST(Engine, ShortOnesWithStepsGiveWayToThoseWithout) {
+  Engine engine({}, {});
+  std::promise<void> queued;
+  std::vector<std::string> order;
+  auto task = BeginLong(engine, queued, order, TaskSteps::kShort);
+  std::vector<std::future<void>> others;
+  const auto add = [&](const char* name, TaskSteps steps) {
+    others.push_back(std::async(std::launch::async, [&engine, &order, name, steps] {
+      Compute(
+          engine, {"m", name}, [&] { order.emplace_back(name); }, steps);
+    }));
+    AwaitWaiting(engine, std::ssize(others));
+  };
+  add("long", TaskSteps::kLong), add("other with steps", TaskSteps::kShort), add("without steps", TaskSteps::kNone);
+  queued.set_value();
+  task.get();
+  for (auto& other : others) other.get();
+  ASSERT_EQ(order.size(), 5);
+  EXPECT_EQ(std::vector(order.begin(), order.begin() + 3),
+            (std::vector<std::string>{"first step", "without steps", "second step"}));
 }
 
 TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {

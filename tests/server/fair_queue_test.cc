@@ -96,6 +96,26 @@ TEST(FairQueue, ADigitPassesByPhotosOfOneRequestOfTenAndOfAHundredConnections) {
   }
 }
 
+// The first piece of ten was alone when it began: the other nine came while it was computed.
+TEST(FairQueue, ADigitPassesByPhotosThatCameDuringTheFirst) {
+  for (const bool one_client : {true, false}) {
+    FairQueue queue;
+    std::deque<Turn> turns;
+    const auto add = [&](double cost) {
+      auto work = std::make_shared<QueuedWork>();
+      work->cost = cost;
+      queue.Add(work, turns.emplace_back(Turn{.client = one_client ? "a" : fmt::format("{}", turns.size())}));
+      return work;
+    };
+    const FairQueue::Work first = add(kPiece);
+    queue.Take(first);
+    for (int i = 0; i < 9; ++i) add(kPiece);
+    queue.Finish(first, kPiece);
+    const FairQueue::Work digit = add(kDigit);
+    EXPECT_EQ(queue.First(Any), digit) << one_client;
+  }
+}
+
 TEST(FairQueue, RequestsOfManyPiecesTakeTurns) {
   Requests requests;
   for (const char* name : {"a", "b", "c"}) requests.Add("client", name, kPiece, 4);
