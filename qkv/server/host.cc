@@ -127,8 +127,8 @@ std::string TrustedProxies::ClientOf(const std::string& peer, std::string_view f
     // Some proxies add the port. IPv6 without brackets is no host, yet an address.
     const std::optional<std::string> host = ParseHost(last);
     const std::string address = host ? *host : std::string(last);
-    if (!IsAddress(address)) break;
-    client = address;
+    if (!IsAddress(address) || address.find('%') != std::string::npos) break;  // a zone is of the proxy's machine
+    client = make_address(address).to_string();
   }
   return client;
 }

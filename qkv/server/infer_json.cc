@@ -4,12 +4,15 @@
 #include <limits>
 #include <optional>
 
+#include "qkv/core/work.h"
 #include "qkv/server/request_input.h"
 
 namespace qkv::server {
 namespace {
 
 using Event = io::Json::parse_event_t;
+
+constexpr int64_t kStepsOfValue = 64;  // some hundred nanoseconds
 
 // Takes the elements of "data" as the parser comes to them. Depths are nlohmann's: 0 is the object itself, 1 its keys
 // and their values, 3 the keys of an object in "inputs".
@@ -19,6 +22,7 @@ class Taker {
 
   // False: the parser need not keep it.
   bool operator()(int depth, Event event, const io::Json& value) {
+    Spend(kStepsOfValue);
     if (taken_) return Take(depth, event, value);
     if (event != Event::array_end && event != Event::object_end && ++values_ > kMaxValues) {
       BadRequest(fmt::format("body: JSON with more than {} values beside the tensors' data", kMaxValues));

@@ -216,12 +216,13 @@ InferRequest ParseInferRequest(const HttpRequest& request) {
 }
 
 HttpResponse InferResponse(const std::string& model, const std::string& version, const std::string& id,
-                           const std::vector<InferOutput>& outputs) {
+                           const InferAnswer& answer) {
   io::Json json = {{"model_name", model}, {"model_version", version}, {"outputs", io::Json::array()}};
   if (!id.empty()) json["id"] = id;
+  if (answer.truncated) json["parameters"] = {{"truncated", true}};
   std::string bytes;
   bool binary = false;
-  for (const InferOutput& output : outputs) {
+  for (const InferOutput& output : answer.outputs) {
     const InferTensor& tensor = output.tensor;
     io::Json one = {{"name", tensor.name}, {"datatype", tensor.datatype}, {"shape", ExtentsOf(tensor.shape)}};
     if (output.binary) {

@@ -51,8 +51,13 @@ struct InferOutput {
   bool binary = false;
 };
 
+struct InferAnswer {
+  std::vector<InferOutput> outputs;
+  bool truncated = false;  // texts had more tokens than the model reads
+};
+
 /// The answer; with Inference-Header-Content-Length if an output is binary.
 HttpResponse InferResponse(const std::string& model, const std::string& version, const std::string& id,
-                           const std::vector<InferOutput>& outputs);
+                           const InferAnswer& answer);
 
 }  // namespace qkv::server

@@ -63,7 +63,7 @@ class Inference {
     ReadOutputs();
   }
 
-  std::vector<InferOutput> Run() {
+  InferAnswer Run() {
     if (model_->image() != nullptr) {
       ComputeImages();
     } else if (model_->facts().writes_text()) {
@@ -71,15 +71,15 @@ class Inference {
     } else {
       outputs_["embedding"] = Rows("embedding", VectorsOfTexts());
     }
-    std::vector<InferOutput> answer;
+    InferAnswer answer{.truncated = truncated_};
     for (const WantedOutput& wanted : wanted_) {
       const auto found = outputs_.find(wanted.name);
       if (found == outputs_.end()) BadRequest(FormatShown("output {}: its input is missing", wanted.name));
       const InferTensor& tensor = found->second;
       if (wanted.classes > 0) {
-        answer.push_back({Greatest(tensor, wanted.classes, Labels()), wanted.binary});
+        answer.outputs.push_back({Greatest(tensor, wanted.classes, Labels()), wanted.binary});
       } else {
-        answer.push_back({tensor, wanted.binary});
+        answer.outputs.push_back({tensor, wanted.binary});
       }
     }
     return answer;
@@ -203,7 +203,9 @@ class Inference {
     io::Json fields = io::Json::object();
     if (request_.parameters.contains("truncate")) fields["truncate"] = request_.parameters["truncate"];
     const LongTexts long_texts = LongTextsOf(RequestInput(std::move(fields), {"truncate"}));
-    return EmbedTexts(context_, call_, model_, ReadTexts(context_, call_, *model_, Texts(), long_texts)).vectors;
+    TextVectors texts = EmbedTexts(context_, call_, model_, ReadTexts(context_, call_, *model_, Texts(), long_texts));
+    truncated_ = std::ranges::find(texts.is_cut, true) != texts.is_cut.end();
+    return std::move(texts.vectors);
   }
 
   void ComputeImages() {
@@ -347,6 +349,7 @@ class Inference {
   std::map<std::string, const InferTensor*> inputs_;
   std::vector<WantedOutput> wanted_;
   std::map<std::string, InferTensor> outputs_;
+  bool truncated_ = false;
 };
 
 }  // namespace
@@ -379,8 +382,8 @@ ModelTensors DescribeTensors(const ModelFacts& facts) {
   return tensors;
 }
 
-std::vector<InferOutput> Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                               const InferRequest& request) {
+InferAnswer Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                  const InferRequest& request) {
   return Inference(context, call, model, request).Run();
 }
 

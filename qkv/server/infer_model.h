@@ -25,7 +25,7 @@ struct ModelTensors {
 ModelTensors DescribeTensors(const ModelFacts& facts);
 
 /// The outputs that the request asks for, in its order. Throws HttpError 400 for tensors that the model does not have.
-std::vector<InferOutput> Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
-                               const InferRequest& request);
+InferAnswer Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
+                  const InferRequest& request);
 
 }  // namespace qkv::server

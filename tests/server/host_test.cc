@@ -81,6 +81,8 @@ TEST(TrustedProxies, NameTheLastClientThatIsNoProxy) {
   EXPECT_EQ(client("10.1.2.3", ", ,"), "10.1.2.3");
   EXPECT_EQ(client("10.1.2.3", "10.0.0.1, 10.0.0.2"), "10.0.0.1") << "all are proxies: the first";
   EXPECT_EQ(client("::ffff:10.1.2.3", "203.0.113.7"), "203.0.113.7") << "IPv4 within IPv6";
+  EXPECT_EQ(client("10.1.2.3", "2001:DB8:0:0::7"), "2001:db8::7") << "one spelling in the log";
+  EXPECT_EQ(client("10.1.2.3", "fe80::1%eth0"), "10.1.2.3") << "a zone is of the proxy's machine";
   EXPECT_EQ(TrustedProxies({}).ClientOf("10.1.2.3", "203.0.113.7"), "10.1.2.3");
   EXPECT_EQ(TrustedProxies({"0.0.0.0/0"}).ClientOf("8.8.8.8", "203.0.113.7"), "203.0.113.7");
   for (const char* wrong :

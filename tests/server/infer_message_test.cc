@@ -131,16 +131,18 @@ TEST(InferMessage, RefusesWhatDoesNotFit) {
 TEST(InferMessage, AnswersInJsonAndBytes) {
   const InferTensor numbers{.name = "a", .datatype = "FP32", .shape = {1, 2}, .floats = {1, 2}};
   const InferTensor texts{.name = "b", .datatype = "BYTES", .shape = {1}, .texts = {"xyz"}};
-  const HttpResponse plain = InferResponse("m", "1", "id", {{numbers, false}, {texts, false}});
+  const HttpResponse plain = InferResponse("m", "1", "id", {.outputs = {{numbers, false}, {texts, false}}});
   EXPECT_TRUE(plain.headers.empty());
   EXPECT_EQ(io::Json::parse(plain.body),
             io::Json::parse(R"({"model_name": "m", "model_version": "1", "id": "id", "outputs": [
                 {"name": "a", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]},
                 {"name": "b", "datatype": "BYTES", "shape": [1], "data": ["xyz"]}]})"));
-  const HttpResponse binary = InferResponse("m", "1", "", {{numbers, true}, {texts, true}});
+  const HttpResponse binary =
+      InferResponse("m", "1", "", {.outputs = {{numbers, true}, {texts, true}}, .truncated = true});
   ASSERT_EQ(binary.headers.size(), 1u);
   const size_t length = std::stoul(binary.headers[0].second);
   const io::Json json = io::Json::parse(binary.body.substr(0, length));
+  EXPECT_EQ(json["parameters"], io::Json::parse(R"({"truncated": true})"));
   EXPECT_EQ(json["outputs"][0]["parameters"]["binary_data_size"], 8);
   EXPECT_EQ(json["outputs"][1]["parameters"]["binary_data_size"], 7);
   EXPECT_EQ(binary.body.substr(length + 8), std::string("\x03\0\0\0xyz", 7));

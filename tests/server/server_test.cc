@@ -347,6 +347,14 @@ TEST(Server, SaysWhatItReadOfTexts) {
     EXPECT_NE(refused.body.find("text 2 has 60"), std::string::npos) << refused.body;
     EXPECT_EQ(ask({{"input", "a"}, {"truncate", false}}).status, 200);
     EXPECT_EQ(ask({{"input", std::string(1'000'000, 'a')}}).status, 413) << "refused before it is encoded";
+    const auto infer = [&](const std::string& last, const io::Json& parameters) {
+      const io::Json input = {{"name", "text"}, {"datatype", "BYTES"}, {"shape", {2}}, {"data", {"a", last}}};
+      return running.Call(
+          PostJson("/v2/models/" + model + "/infer", {{"inputs", {input}}, {"parameters", parameters}}));
+    };
+    EXPECT_EQ(io::Json::parse(infer(text, io::Json::object()).body)["parameters"]["truncated"], true);
+    EXPECT_FALSE(io::Json::parse(infer("b", io::Json::object()).body).contains("parameters"));
+    EXPECT_EQ(infer(text, {{"truncate", false}}).status, 413);
     // Dimensions.
     const auto width = static_cast<int64_t>(json["data"][0]["embedding"].size());
     for (const io::Json& wrong : {io::Json(0), io::Json(-1), io::Json(1.5), io::Json(width + 1), io::Json("x")}) {
