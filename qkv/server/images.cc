@@ -12,16 +12,19 @@ std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const mo
   std::vector<Tensor<float>> pixels;
   for (const Upload& image : images) {
     CheckCancelled();
-    image::Image decoded = context.Decode(call, image.data(), image.name());
-    const int64_t bytes = Context::BytesOf(decoded);
-    try {
-      pixels.push_back(context.Pixels(call, model, std::move(decoded)));
-      call.memory->Release(bytes);
-    } catch (const HttpError&) {
-      throw;
-    } catch (const Error& error) {
-      BadRequest(FormatShown("{}: {}", image.name(), error.what()));
-    }
+    // One turn for both.
+    context.Prepare(call, [&] {
+      image::Image decoded = context.Decode(call, image.data(), image.name());
+      const int64_t bytes = Context::BytesOf(decoded);
+      try {
+        pixels.push_back(context.Pixels(call, model, std::move(decoded)));
+        call.memory->Release(bytes);
+      } catch (const HttpError&) {
+        throw;
+      } catch (const Error& error) {
+        BadRequest(FormatShown("{}: {}", image.name(), error.what()));
+      }
+    });
   }
   return pixels;
 }
