@@ -48,7 +48,8 @@ std::string FingerprintSettings(const model::Checkpoint& checkpoint) {
 
 std::string FingerprintSettings(const model::TextCheckpoint& checkpoint) {
   const model::SentenceEmbedding& sentence = checkpoint.description.sentence;
-  const std::string pooling = fmt::format("{} {} {}", model::Name(sentence.pool), sentence.normalise, sentence.length);
+  const std::string pooling = fmt::format("{} {} {} {} {} {}", model::Name(sentence.pool), sentence.normalise,
+                                          sentence.length, sentence.pools_prompt, sentence.lower_case, sentence.prompt);
   return fmt::format("{:016x}", Fnv1a().Add(checkpoint.configuration).AddByte(0).Add(pooling).value());
 }
 

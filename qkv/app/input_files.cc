@@ -32,8 +32,8 @@ bool MayBeShard(const fs::path& file) {
 bool IsDescription(const fs::path& file) {
   const std::string name = file.filename().string();
   return name == model::kConfigFile || name == model::kOpenClipConfigFile || name == model::kPreprocessorFile ||
-         name == model::kProcessorFile || name == model::kGenerationFile || name == model::kModulesFile ||
-         name == model::kSentenceFile || model::IsTokenizerFile(name);
+         name == model::kProcessorFile || name == model::kGenerationFile || model::IsSentenceFile(name) ||
+         model::IsTokenizerFile(name);
 }
 
 }  // namespace

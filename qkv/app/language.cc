@@ -95,13 +95,30 @@ std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::str
   return Encode(texts, model_->text_length());
 }
 
+// As sentence-transformers: its own file's length, or the tokenizer's.
 int64_t LanguageModel::EmbeddedLength() const {
   const int64_t asked = model_->description().sentence.length;
-  return asked > 0 ? std::min(asked, model_->text_length()) : model_->text_length();
+  const int64_t stated = asked > 0 ? asked : tokenizer_.model_max_length().value_or(kNoLimit);
+  return std::min(stated, model_->text_length());
+}
+
+// Tokens of the prompt alone, without the one that ends a text, as sentence-transformers counts them.
+int64_t LanguageModel::CountPrompt() const {
+  const model::SentenceEmbedding& sentence = model_->description().sentence;
+  if (sentence.pools_prompt || sentence.prompt.empty()) return 0;
+  const std::vector<int32_t> ids =
+      tokenizer_.Encode(sentence.prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
+  return std::ssize(ids) - (!ids.empty() && tokenizer_.IsHidden(ids.back()) ? 1 : 0);
 }
 
 std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts) const {
   const int64_t length = EmbeddedLength();
+  const std::string& prompt = model_->description().sentence.prompt;
+  std::vector<std::string> prompted;
+  if (!prompt.empty()) {
+    for (const std::string& text : texts) prompted.push_back(prompt + text);
+    texts = prompted;
+  }
   std::vector<std::vector<int32_t>> ids = Encode(texts, length);
   std::vector<TextIds> read(texts.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -117,7 +134,7 @@ std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts) con
 Tensor<float> LanguageModel::Embed(std::span<const TextIds> texts) const {
   std::vector<std::vector<int32_t>> ids;
   for (const TextIds& text : texts) ids.push_back(text.ids);
-  return model_->Embed(ids);
+  return model_->Embed(ids, CountPrompt());
 }
 
 Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note) const {

@@ -126,6 +126,7 @@ class LanguageModel {
   void RequireWriter() const;
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts, int64_t length) const;
   int64_t EmbeddedLength() const;
+  int64_t CountPrompt() const;
 
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;

@@ -31,7 +31,12 @@ int64_t UsualLength(const model::TextDescription& d) {
 }
 
 std::string DescribeSentence(const model::SentenceEmbedding& sentence) {
-  return fmt::format("{} of the tokens{}", model::Name(sentence.pool), sentence.normalise ? ", of unit length" : "");
+  std::string text =
+      fmt::format("{} of the tokens{}", model::Name(sentence.pool), sentence.pools_prompt ? "" : " behind the prompt");
+  if (sentence.normalise) text += ", of unit length";
+  if (!sentence.prompt.empty()) text += fmt::format("; before each text: {}", io::Quoted(sentence.prompt));
+  if (sentence.lower_case) text += "; texts become lower-case";
+  return text;
 }
 
 }  // namespace
@@ -46,6 +51,9 @@ io::Json TextInfoJson(const model::TextCheckpoint& checkpoint) {
   if (d.encoder && !d.decoder) {
     json["pooling"] = model::Name(d.sentence.pool);
     json["normalise"] = d.sentence.normalise;
+    json["prompt"] = d.sentence.prompt;
+    json["pools_prompt"] = d.sentence.pools_prompt;
+    json["lower_case"] = d.sentence.lower_case;
   }
   return json;
 }

@@ -1,5 +1,7 @@
 #include "qkv/io/tensor_set.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "qkv/core/error.h"
@@ -23,7 +25,9 @@ size_t TensorSet::bytes() const {
   return sum;
 }
 
-std::string TensorSet::StripPrefixes(std::span<const std::string_view> prefixes) {
+std::string TensorSet::StripPrefixes(std::span<const std::string_view> prefixes,
+                                     std::span<const std::string_view> anchors) {
+  DropUnprefixed(prefixes, anchors);
   std::string stripped;
   for (bool again = !tensors_.empty(); again;) {
     again = false;
@@ -39,6 +43,32 @@ std::string TensorSet::StripPrefixes(std::span<const std::string_view> prefixes)
     }
   }
   return stripped;
+}
+
+// Counters of averages, metrics and losses lie beside a model that a wrapper holds whole.
+void TensorSet::DropUnprefixed(std::span<const std::string_view> prefixes, std::span<const std::string_view> anchors) {
+  const auto is_anchor = [&](const StoredTensor& tensor) {
+    return std::ranges::any_of(anchors, [&](std::string_view end) { return tensor.name.ends_with(end); });
+  };
+  for (const std::string_view prefix : prefixes) {
+    const auto has = [&](const StoredTensor& tensor) { return tensor.name.starts_with(prefix); };
+    const auto holds = [&](const StoredTensor& tensor) { return has(tensor) && is_anchor(tensor); };
+    if (std::ranges::none_of(tensors_, holds)) continue;
+    std::vector<std::string> dropped;
+    for (const StoredTensor& tensor : tensors_) {
+      if (has(tensor)) continue;
+      if (is_anchor(tensor)) return;  // two models
+      dropped.push_back(tensor.name);
+    }
+    if (dropped.empty()) return;
+    std::erase_if(tensors_, [&](const StoredTensor& tensor) { return !has(tensor); });
+    constexpr size_t kNamed = 3;
+    const size_t more = dropped.size() > kNamed ? dropped.size() - kNamed : 0;
+    dropped.resize(dropped.size() - more);
+    AddRemark(FormatShown("beside the tensors of {}… lie others, which are not read: {}{}", prefix,
+                          fmt::join(dropped, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+    return;
+  }
 }
 
 const TensorFile& TensorSet::Map(const std::filesystem::path& path) {

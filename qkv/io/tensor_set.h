@@ -74,8 +74,10 @@ class TensorSet {
   /// Convert and WriteSafeTensors call it themselves. One system call per file.
   void RequireUnchanged() const;
 
-  /// Removes the prefix that all names share, as often as one of `prefixes` fits, and returns what was removed.
-  std::string StripPrefixes(std::span<const std::string_view> prefixes);
+  /// Removes the prefix that all names share, as often as one of `prefixes` fits, and returns what was removed. Tensors
+  /// without it are dropped, and named in remarks(), if those with it hold a model: one whose name ends like one of
+  /// `anchors`, which no other tensor's does.
+  std::string StripPrefixes(std::span<const std::string_view> prefixes, std::span<const std::string_view> anchors = {});
 
   // For readers of formats.
 
@@ -91,6 +93,8 @@ class TensorSet {
   void Add(StoredTensor tensor) { tensors_.push_back(std::move(tensor)); }
   /// Entries that are there already stay.
   void AddMetadata(std::map<std::string, std::string> metadata) { metadata_.merge(metadata); }
+  void DropUnprefixed(std::span<const std::string_view> prefixes, std::span<const std::string_view> anchors);
+
   /// One more of remarks().
   void AddRemark(std::string remark) { remarks_.push_back(std::move(remark)); }
   /// Sorts the tensors. Throws Error, with the prefix `where`, if two have the same name.

@@ -125,6 +125,13 @@ bool HasEnding(const fs::path& path, std::initializer_list<std::string_view> end
 
 // Says what else is in a folder.
 [[noreturn]] void RefuseFolder(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / "adapter_config.json", ignored)) {
+    Fail(
+        "{}: an adapter alone (adapter_config.json, as PEFT writes it for LoRA): merge it with its base model "
+        "(merge_and_unload of PEFT), save that, and pass its folder",
+        EscapedText{Printable(folder.string())});
+  }
   const std::string none = fmt::format("{}: neither {} nor {}, {} or {} is there", Printable(folder.string()),
                                        kWeightFiles[0], kWeightFiles[1], kWeightFiles[2], kWeightFiles[3]);
   const std::string files = ListEntries(folder, [](const fs::path& path) {

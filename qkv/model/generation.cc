@@ -371,7 +371,8 @@ GenerationSettings SettingsOf(const GenerationDefaults& d, int64_t prompt) {
   if (d.min_new_tokens > 0) s.min_tokens = d.min_new_tokens;
   s.renormalise = d.renormalise;
   s.ends = d.ends, s.suppressed = d.suppressed;
-  s.forced_first = d.forced_first, s.forced_last = d.forced_last;
+  if (prompt == 1) s.forced_first = d.forced_first;  // the library forces the second token of all
+  s.forced_last = d.forced_last;
   s.no_repeat_ngram = d.no_repeat_ngram, s.repetition_penalty = d.repetition_penalty;
   if (d.sample && d.beams == 1) {
     s.sampling = {.temperature = d.temperature, .top_k = d.top_k, .top_p = d.top_p, .min_p = d.min_p};

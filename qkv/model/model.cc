@@ -2,6 +2,7 @@
 #include "qkv/model/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "qkv/core/memory.h"
@@ -126,7 +127,7 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
   // NaN cannot be sorted.
   if (!AllFinite(logits.data(), std::ssize(logits))) throw AnswerError("classify: the logits hold NaN or infinity");
   std::vector<float> scores(logits.begin(), logits.end());
-  simd::Softmax(scores.data(), static_cast<int64_t>(scores.size()));
+  Score(scores);
   std::vector<int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
   const auto count = static_cast<size_t>(std::clamp<int64_t>(top, 0, static_cast<int64_t>(order.size())));
@@ -141,6 +142,21 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
     predictions[i] = {order[i], index < labels().size() ? labels()[index] : "", scores[index]};
   }
   return predictions;
+}
+
+void Model::Score(std::span<float> logits) const {
+  // The share of a single class would be 1 whatever the model says.
+  const bool alone = logits.size() == 1 && config().scores == ClassScores::kSoftmax;
+  switch (alone ? ClassScores::kSigmoid : config().scores) {
+    case ClassScores::kSoftmax:
+      simd::Softmax(logits.data(), std::ssize(logits));
+      break;
+    case ClassScores::kSigmoid:
+      for (float& x : logits) x = 1 / (1 + std::exp(-x));
+      break;
+    case ClassScores::kNone:
+      break;
+  }
 }
 
 void Model::ForEachPass(const ImageSource& images, const UsePass& use) const {

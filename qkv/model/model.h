@@ -26,7 +26,7 @@ namespace qkv::model {
 struct Prediction {
   int64_t index = 0;  // of the class, from 0
   std::string label;  // its name, or empty if the checkpoint has none
-  float score = 0;    // softmax probability, from 0 to 1
+  float score = 0;    // as Model::Score gives it
 };
 
 /// Which vector of an image Model::Embed returns.
@@ -71,6 +71,8 @@ class Model {
   std::vector<std::vector<Prediction>> Classify(std::span<const std::filesystem::path> files, int64_t top = 5) const;
   /// As above, from the logits [classes] of one image. Throws Error if one is not finite.
   std::vector<Prediction> Top(std::span<const float> logits, int64_t top) const;
+  /// The scores of logits [classes], in their place: probabilities, unless the model predicts numbers (ClassScores).
+  void Score(std::span<float> logits) const;
 
   /// The vector of a decoded image, [EmbeddingWidth(embedding)], not normalised. Throws Error if the model lacks the
   /// class token, or if the output is not finite; the error then names the block where this begins.

@@ -114,11 +114,14 @@ int64_t TextModel::width() const {
   return encoder_->config().block.width;
 }
 
-Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids) const {
+Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids, int64_t prompt) const {
   const int64_t D = width();
+  const int64_t skipped = description_.sentence.pools_prompt ? 0 : prompt;
   for (size_t i = 0; i < ids.size(); ++i) {
     Require(!ids[i].empty() && std::ssize(ids[i]) <= text_length(), "text model: text {} has {} ids, expected 1 to {}",
             i, ids[i].size(), text_length());
+    Require(std::ssize(ids[i]) > skipped, "text model: text {} is cut within the prompt that goes before it, {} tokens",
+            i, skipped);
   }
   std::vector<size_t> order(ids.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -152,7 +155,7 @@ Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids) const 
     for (int64_t b = 0; b < B; ++b) {
       const size_t text = order[batch.begin + static_cast<size_t>(b)];
       float* const vector = out.view().row(static_cast<int64_t>(text));
-      PoolSentence(s.tokens.view()[b].slice(0, 0, std::ssize(ids[text])), description_.sentence.pool, vector);
+      PoolSentence(s.tokens.view()[b].slice(0, skipped, std::ssize(ids[text])), description_.sentence.pool, vector);
       if (!AllFinite(vector, D))
         throw AnswerError(fmt::format("text model: the vector of text {} is not finite", text));
     }

@@ -79,9 +79,10 @@ class TextModel {
   int64_t width() const;
 
   /// One vector a text, as description().sentence says: [texts, width]. ids: of each text, 1 to text_length(). Texts of
-  /// similar lengths are computed together, on all cores, and none depends on the others. Throws Error that names the
-  /// text if an id is not in the vocabulary, or if a result is not finite.
-  Tensor<float> Embed(std::span<const std::vector<int32_t>> ids) const;
+  /// similar lengths are computed together, on all cores, and none depends on the others. prompt: number of tokens of
+  /// sentence.prompt at the beginning of each, for a model that does not pool them. Throws Error that names the text if
+  /// an id is not in the vocabulary, if nothing follows its prompt, or if a result is not finite.
+  Tensor<float> Embed(std::span<const std::vector<int32_t>> ids, int64_t prompt = 0) const;
 
   /// One pass over padded batches, with the outputs of every token. Throws Error if shapes do not fit, an id is not in
   /// the vocabulary, a requested output does not exist, or a mask hides a whole text. Padding of a source must be at

@@ -238,7 +238,7 @@ class Inference {
     for (const Tensor<float>& one : ComputePasses(context_, call_, model_, app::Wanted::kLogits, std::move(pixels)))
       logits.emplace_back(one.data(), one.data() + one.size());
     outputs_["logits"] = Rows("logits", logits);
-    for (std::vector<float>& row : logits) simd::Softmax(row.data(), std::ssize(row));
+    for (std::vector<float>& row : logits) model_->image()->Score(row);
     outputs_["probabilities"] = Rows("probabilities", logits);
   }
 

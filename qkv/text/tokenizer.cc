@@ -375,10 +375,7 @@ int32_t Tokenizer::max_id() const {
 
 const SpecialIds& Tokenizer::special() const { return state_->parts.special; }
 
-std::optional<int64_t> Tokenizer::model_max_length() const {
-  if (state_->parts.model_max_length) return state_->parts.model_max_length;
-  return state_->parts.truncation ? std::optional(state_->parts.truncation->max_length) : std::nullopt;
-}
+std::optional<int64_t> Tokenizer::model_max_length() const { return state_->parts.model_max_length; }
 
 const std::string& Tokenizer::description() const { return state_->parts.description; }
 

@@ -84,7 +84,9 @@ class Tokenizer {
   /// The highest id: a model's table of embeddings needs one row more.
   int32_t max_id() const;
   const SpecialIds& special() const;
-  /// model_max_length of tokenizer_config.json, or the file's truncation.
+  /// True for what Decode leaves out: special tokens.
+  bool IsHidden(int32_t id) const;
+  /// model_max_length of tokenizer_config.json.
   std::optional<int64_t> model_max_length() const;
   /// The model and where it comes from: "BPE (tokenizer.json)".
   const std::string& description() const;
@@ -95,8 +97,6 @@ class Tokenizer {
   friend class StreamingDecoder;
   // True if the end of decoded text may become another one when tokens follow.
   bool MayChange(std::string_view text) const;
-  // True for what Decode leaves out: special tokens.
-  bool IsHidden(int32_t id) const;
   struct State;
   std::shared_ptr<const State> state_;
 };

@@ -8,6 +8,7 @@
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
+#include "qkv/model/families/hf_common.h"
 
 namespace qkv::model {
 namespace fs = std::filesystem;
@@ -18,6 +19,11 @@ namespace {
 constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
                                                  "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
 
+// Ends of the name that every library gives the projection of patches.
+constexpr std::string_view kPatches[] = {
+    "patch_embed.proj.weight",           "patch_embeddings.projection.weight", "embeddings.patch_embeddings.weight",
+    "embeddings.patch_embedding.weight", "to_patch_embedding.2.weight",        "conv1.weight"};
+
 void BindAll(Checkpoint* checkpoint) {
   const Description& description = checkpoint->description;
   BoundTowers bound = BindTowers(description.config, description.text ? &*description.text : nullptr,
@@ -27,21 +33,24 @@ void BindAll(Checkpoint* checkpoint) {
   checkpoint->decoder = std::move(bound.decoder);
 }
 
+// As transformers: processor_config.json, which its version 5 writes, goes before a file of older ones that stayed.
 std::optional<io::Json> ReadPreprocessor(const fs::path& folder) {
-  if (std::optional<io::Json> own = ReadOptionalJson(folder / kPreprocessorFile)) return own;
   const std::optional<io::Json> processor = ReadOptionalJson(folder / kProcessorFile);
-  if (!processor || !processor->is_object() || !processor->contains("image_processor")) return std::nullopt;
-  return (*processor)["image_processor"];
+  if (processor && processor->is_object() && processor->contains("image_processor")) {
+    return (*processor)["image_processor"];
+  }
+  return ReadOptionalJson(folder / kPreprocessorFile);
 }
 
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
-  const std::string stripped = tensors.StripPrefixes(kWrapperPrefixes);
+  const std::string stripped = tensors.StripPrefixes(kWrapperPrefixes, kPatches);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
+    RequirePlainWeights(*checkpoint.tensors);
     ConfigFiles files;
     if (std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
       files.config = std::move(*config);
@@ -52,7 +61,11 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors);
     if (std::optional<CaptionDecoder>& decoder = checkpoint.description.decoder) {
       if (const std::optional<io::Json> generation = ReadOptionalJson(folder / kGenerationFile)) {
-        decoder->generation = ReadGenerationDefaults(files.config, *generation);
+        const io::Fields config(files.config, kConfigFile), own(*generation, kGenerationFile);
+        decoder->generation = ReadGenerationDefaults(config, &own);
+        const std::vector<io::Setting> settings = own.Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys});
+        std::vector<io::Setting>& all = checkpoint.description.settings;
+        all.insert(all.end(), settings.begin(), settings.end());
       }
     }
     RequireAgreement(checkpoint.description, given);
@@ -62,6 +75,9 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     checkpoint.files = std::move(files);
     BindAll(&checkpoint);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;
+    if (std::string unknown = io::DescribeUnknown(checkpoint.description.settings); !unknown.empty()) {
+      assumptions.push_back(std::move(unknown));
+    }
     for (const std::string& remark : checkpoint.tensors->remarks()) {
       checkpoint.configuration += remark;  // other dictionaries of the file are other models, for the cache
       assumptions.push_back(remark.find("also has") == remark.npos ? remark : remark + "; --state-dict chooses");

@@ -35,7 +35,7 @@ ConfigFiles FilesOfArchitecture(const std::string& name) {
 }
 
 std::string BaseName(const io::Json& config) {
-  const std::string name = Fields(config, "config.json").String("architecture", "");
+  const std::string name = io::Fields(config, "config.json").String("architecture", "");
   return name.substr(0, name.find('.'));
 }
 
@@ -128,7 +128,7 @@ ConfigFiles CompleteConfig(ConfigFiles files, const io::TensorSet& tensors, cons
   }
   files.stored = !bare && !given.configure();
   if (!given.configure()) return files;
-  const FamilyRow& row = FindFamily(Fields(files.config, "config.json"));
+  const FamilyRow& row = FindFamily(io::Fields(files.config, "config.json"));
   const io::Json of_images = ApplySettings(given.settings, row, &files.config);
   if (bare && named && !files.config.contains("model_type")) FitToTensors(tensors, given.settings, &files);
   if (of_images.empty() && given.mean.empty() && given.std.empty() && given.crop_pct == 0) return files;

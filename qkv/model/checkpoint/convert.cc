@@ -187,8 +187,9 @@ Converted Convert(const TextCheckpoint& checkpoint, const fs::path& folder, cons
   const fs::path source = SourceFolder(checkpoint.source);
   ModelFiles files;
   files.texts[kConfigFile] = SameConfig(ReadFile(source / kConfigFile), options.dtype);
-  for (const char* name : {kModulesFile, kSentenceFile}) {
-    if (fs::exists(source / name)) files.texts[name] = ReadFile(source / name);
+  for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
+    const std::string name = entry.path().filename().string();
+    if (IsSentenceFile(name)) files.texts[name] = ReadFile(entry.path());
   }
   for (const std::string& name : ModuleFiles(source)) files.texts[name] = ReadFile(source / name);
   files.copies = TokenizerFiles(source);

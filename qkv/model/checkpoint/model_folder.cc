@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -217,6 +218,11 @@ class WorkFolder {
 };
 
 }  // namespace
+
+bool IsSentenceFile(std::string_view name) {
+  return name == kModulesFile || name == kPromptsFile ||
+         std::ranges::find(kSentenceFiles, name) != std::end(kSentenceFiles);
+}
 
 std::string& ConfigText(ModelFiles& files) {
   return files.texts.at(files.texts.contains(kConfigFile) ? kConfigFile : kOpenClipConfigFile);

@@ -19,7 +19,14 @@ inline constexpr const char* kProcessorFile = "processor_config.json";
 inline constexpr const char* kGenerationFile = "generation_config.json";  // settings of generation
 /// Of sentence-transformers: what makes one vector of a text, and how long it may be.
 inline constexpr const char* kModulesFile = "modules.json";
-inline constexpr const char* kSentenceFile = "sentence_bert_config.json";
+inline constexpr const char* kPromptsFile = "config_sentence_transformers.json";
+/// How long texts are: the first of these that holds anything.
+inline constexpr const char* kSentenceFiles[] = {"sentence_bert_config.json",       "sentence_roberta_config.json",
+                                                 "sentence_distilbert_config.json", "sentence_camembert_config.json",
+                                                 "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+                                                 "sentence_xlnet_config.json"};
+/// True for a file of sentence-transformers beside the model, but for those that modules.json names.
+bool IsSentenceFile(std::string_view name);
 
 /// The configuration beside these weights, a file or a folder: config.json, or that of open_clip if its weights are
 /// meant or if there is no other. The file need not exist.

@@ -355,6 +355,26 @@ Tensor<T> Read(const BoundTensor& bound) {
 template Tensor<float> Read(const BoundTensor&);
 template Tensor<double> Read(const BoundTensor&);
 
+void RequirePlainWeights(const io::TensorSet& tensors) {
+  constexpr std::string_view kAdapters[] = {".lora_", ".base_layer.", ".hada_w", ".ia3_l", ".oft_", ".boft_"};
+  constexpr std::string_view kQuantised[] = {".qweight", ".qzeros", ".SCB", ".absmax", ".weight_packed"};
+  const auto has = [](std::span<const std::string_view> parts, const std::string& name) {
+    return std::ranges::any_of(parts, [&](std::string_view part) { return name.find(part) != name.npos; });
+  };
+  for (const io::StoredTensor& tensor : tensors.tensors()) {
+    Require(!has(kAdapters, tensor.name),
+            "{}: the layers still have an adapter (LoRA or one of its kind): merge it into its base model "
+            "(merge_and_unload of PEFT) and save that",
+            EscapedText{tensor.name});
+    const bool narrow = tensor.name.ends_with("weight") && tensor.shape.rank() > 1 && ElementSize(tensor.dtype) == 1;
+    Require(
+        !narrow && !has(kQuantised, tensor.name),
+        "tensor {} is {}: quantised weights are not read; take the model in float, bfloat16 or half, and --dtype int8 "
+        "makes it small",
+        io::Quoted(tensor.name), Name(tensor.dtype));
+  }
+}
+
 namespace {
 
 // Binds tables to the tensors of one file, and finds what no table used.

@@ -149,4 +149,7 @@ std::vector<std::string> NamesBeside(const VitConfig& config, const io::TensorSe
 /// The first tensor named `suffix`, or whose name ends with "." and `suffix`; or null.
 const io::StoredTensor* FindWithSuffix(const io::TensorSet& tensors, std::string_view suffix);
 
+/// Throws Error for tensors that are no weights to compute with: of an adapter that was not merged, or quantised.
+void RequirePlainWeights(const io::TensorSet& tensors);
+
 }  // namespace qkv::model

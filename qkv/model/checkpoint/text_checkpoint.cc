@@ -1,6 +1,7 @@
 #include "qkv/model/checkpoint/text_checkpoint.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -8,6 +9,7 @@
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
+#include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
 
 namespace qkv::model {
@@ -17,33 +19,75 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
 
-// The pooling of a module's own config.json: the one mode that is true.
-SentencePool ReadPool(const io::Json& json, const std::string& where) {
-  const Fields fields(json, where);
+constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_len_tokens";
+
+// Keys of the files of sentence-transformers that say nothing about a vector.
+constexpr io::KnownKey kPoolKeys[] = {{"word_embedding_dimension"}, {"embedding_dimension"}};
+constexpr io::KnownKey kModuleKeys[] = {{"idx"}, {"name"}, {"kwargs", "{}|[]"}};
+constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"},          {"similarity_fn_name"},
+                                        {"prompts"},     {"default_prompt_name"}, {"truncate_dim"}};
+constexpr io::KnownKey kLengthKeys[] = {{"do_lower_case"},
+                                        {"max_seq_length"},
+                                        {"config_args"},
+                                        {"config_kwargs"},
+                                        {"model_args"},
+                                        {"model_kwargs"},
+                                        {"tokenizer_args", "{}"},
+                                        {"tokenizer_kwargs", "{}"},
+                                        {"processor_kwargs", "{}"},
+                                        {"transformer_task", "\"feature-extraction\""},
+                                        {"modality_config"},
+                                        {"module_output_name", "\"token_embeddings\""},
+                                        {"method_output_name"},
+                                        {"query_length"},
+                                        {"document_length"}};
+
+// A flag for each mode, as releases before 5.4 wrote it.
+SentencePool ReadPoolFlags(const io::Fields& fields) {
   std::optional<SentencePool> pool;
-  for (const auto& [key, value] : json.items()) {
-    constexpr std::string_view kBegin = "pooling_mode_";
-    if (!std::string_view(key).starts_with(kBegin) || value != true) continue;
-    std::string_view name = std::string_view(key).substr(kBegin.size());
-    if (name.ends_with("_tokens") && name != "mean_sqrt_len_tokens") name.remove_suffix(7);
-    if (name == "cls_token") name = "cls";
-    if (name == "max_token") name = "max";
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+      {"pooling_mode_cls_token", "cls"},
+      {"pooling_mode_max_tokens", "max"},
+      {"pooling_mode_mean_tokens", "mean"},
+      {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens"},
+      {"pooling_mode_weightedmean_tokens", "weightedmean"},
+      {"pooling_mode_lasttoken", "lasttoken"}};
+  for (const auto& [flag, name] : kFlags) {
+    if (!fields.Bool(flag, false)) continue;
     const std::optional<SentencePool> found = FindSentencePool(name);
-    Require(found && !pool, "{}: \"{}\" is true, and qkv knows one of mean, cls, max, lasttoken, mean_sqrt_len_tokens",
-            where, key);
+    Require(found && !pool, "{}: \"{}\" is true, and qkv knows one of {}", fields.where(), flag, kKnownPools);
     pool = found;
   }
-  Require(pool.has_value(), "{}: no pooling mode is true", where);
-  return *pool;
+  return pool.value_or(SentencePool::kMean);
+}
+
+// The pooling of a module's own config.json: a word, a list of one, or flags.
+void ReadPool(const io::Fields& fields, SentenceEmbedding* sentence) {
+  const io::Json& modes = fields.Value("pooling_mode");
+  const SentencePool flags = ReadPoolFlags(fields);
+  sentence->pools_prompt = fields.Bool("include_prompt", true);
+  if (modes.is_null()) {
+    sentence->pool = flags;
+    return;
+  }
+  const io::Json& mode = modes.is_array() && modes.size() == 1 ? modes[0] : modes;
+  const std::optional<SentencePool> found = mode.is_string() ? FindSentencePool(mode.get<std::string>()) : std::nullopt;
+  Require(found.has_value(), "{}: \"pooling_mode\" is {}, and qkv knows one of {}", fields.where(),
+          io::Quoted(modes.dump()), kKnownPools);
+  sentence->pool = *found;
+}
+
+// The settings of a file that is there, beside those of others.
+void Append(std::vector<io::Setting> more, std::vector<io::Setting>* settings) {
+  settings->insert(settings->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 // What the modules of sentence-transformers do with the encoder's tokens.
-SentenceEmbedding ReadModules(const fs::path& folder, const io::Json& modules, std::vector<std::string>* assumptions) {
+void ReadModules(const fs::path& folder, const io::Json& modules, TextDescription* d) {
   const std::string where = (folder / kModulesFile).string();
   Require(modules.is_array(), "{}: expected a list of modules", where);
-  SentenceEmbedding sentence;
   for (const io::Json& module : modules) {
-    const Fields fields(module, where);
+    const io::Fields fields(module, where);
     const std::string type = fields.String("type", ""), path = fields.String("path", "");
     const std::string_view name = std::string_view(type).substr(type.rfind('.') + 1);
     Require(path.find("..") == std::string::npos && !path.starts_with('/'),
@@ -55,22 +99,70 @@ SentenceEmbedding ReadModules(const fs::path& folder, const io::Json& modules, s
       const fs::path file = folder / path / kConfigFile;
       const std::optional<io::Json> config = ReadOptionalJson(file);
       Require(config.has_value(), "{}: there is no {}", where, file.string());
-      sentence.pool = ReadPool(*config, file.string());
+      const io::Fields pooling(*config, file.string());
+      ReadPool(pooling, &d->sentence);
+      Append(pooling.Settle({kPoolKeys}), &d->settings);
     } else if (name == "Normalize") {
-      sentence.normalise = true;
+      d->sentence.normalise = true;
     } else {
       Require(name == "Dropout", "{}: a module {}, and qkv knows Transformer, Pooling and Normalize", where,
               io::Quoted(type));
     }
+    Append(fields.Settle({kModuleKeys}), &d->settings);
   }
-  if (const std::optional<io::Json> config = ReadOptionalJson(folder / kSentenceFile)) {
-    sentence.length = Fields(*config, kSentenceFile).Int("max_seq_length", 0);
-    Require(sentence.length >= 0, "{}: \"max_seq_length\" is negative", kSentenceFile);
-    if (Fields(*config, kSentenceFile).Bool("do_lower_case", false)) {
-      assumptions->push_back("\"do_lower_case\" of sentence-transformers is left to the tokenizer");
-    }
+}
+
+// The prompt that goes before each text, unless the caller names another.
+void ReadPrompt(const io::Fields& fields, TextDescription* d) {
+  const std::string name = fields.String("default_prompt_name", "");
+  if (!name.empty()) {
+    const io::Fields prompts = fields.Object("prompts");
+    Require(prompts.json().contains(name), "{}: \"default_prompt_name\" is {}, and \"prompts\" has none of that name",
+            fields.where(), io::Quoted(name));
+    d->sentence.prompt = prompts.String(name, "");
   }
-  return sentence;
+  if (const int64_t width = fields.Int("truncate_dim", 0); width > 0) {
+    Require(width >= d->encoder->block.width, "{}: \"truncate_dim\" is {}: vectors of fewer numbers are not supported",
+            fields.where(), width);
+  }
+  // All prompts are there to be asked for by name.
+  std::vector<io::Setting> settings = fields.Settle({kPromptKeys});
+  std::erase_if(settings, [](const io::Setting& setting) {
+    return setting.use == io::Setting::Use::kUnknown && setting.key.starts_with("prompts.");
+  });
+  Append(std::move(settings), &d->settings);
+}
+
+// What sentence-transformers reads beside modules.json.
+void ReadSentenceFiles(const fs::path& folder, TextDescription* d) {
+  if (const std::optional<io::Json> prompts = ReadOptionalJson(folder / kPromptsFile)) {
+    ReadPrompt(io::Fields(*prompts, kPromptsFile), d);
+  }
+  for (const char* name : kSentenceFiles) {
+    const std::optional<io::Json> config = ReadOptionalJson(folder / name);
+    if (!config || config->empty()) continue;
+    const io::Fields fields(*config, name);
+    d->sentence.length = fields.Int("max_seq_length", 0);
+    Require(d->sentence.length >= 0, "{}: \"max_seq_length\" is negative", name);
+    d->sentence.lower_case = fields.Bool("do_lower_case", false);
+    Append(fields.Settle({kLengthKeys}), &d->settings);
+    return;
+  }
+}
+
+// config.json and generation_config.json.
+void ReadConfigs(const fs::path& folder, const io::Fields& config, const TextFamilyRow& family,
+                 const io::TensorSet& tensors, TextDescription* d) {
+  *d = family.describe(config, tensors);
+  const std::optional<io::Json> json = ReadOptionalJson(folder / kGenerationFile);
+  std::optional<io::Fields> generation;
+  if (json) generation.emplace(*json, kGenerationFile);
+  if (d->decoder) d->generation = ReadGenerationDefaults(config, generation ? &*generation : nullptr);
+  const bool superseded = generation || !d->decoder;
+  d->settings = config.Settle({family.known, GenerationKeys(superseded), kHfKnownKeys});
+  if (generation && d->decoder) {
+    Append(generation->Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys}), &d->settings);
+  }
 }
 
 void BindParts(const TextFamilyRow& family, TextCheckpoint* checkpoint) {
@@ -90,22 +182,25 @@ TextCheckpoint OpenOnce(const fs::path& path) {
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   const std::optional<io::Json> json = ReadOptionalJson(folder / kConfigFile);
   Require(json.has_value(), "cannot open model {}: there is no {}", path.string(), kConfigFile);
-  const Fields config(*json, (folder / kConfigFile).string());
+  const io::Fields config(*json, (folder / kConfigFile).string());
   const TextFamilyRow* const family = FindTextFamily(config);
   Require(family != nullptr, "{}: \"model_type\" is {}, and qkv knows these of texts: {}", config.where(),
           io::Quoted(config.String("model_type", "")), TextModelTypes());
   io::TensorSet tensors = io::OpenWeights(path);
-  tensors.StripPrefixes(kWrappers);
+  tensors.StripPrefixes(kWrappers, family->anchors);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   try {
     TextDescription& d = checkpoint.description;
-    d = family->describe(config, *checkpoint.tensors);
-    const std::optional<io::Json> generation = ReadOptionalJson(folder / kGenerationFile);
-    d.generation = ReadGenerationDefaults(*json, generation.value_or(nullptr));
+    RequirePlainWeights(*checkpoint.tensors);
+    ReadConfigs(folder, config, *family, *checkpoint.tensors, &d);
     if (const std::optional<io::Json> modules = ReadOptionalJson(folder / kModulesFile); modules && d.encoder) {
-      d.sentence = ReadModules(folder, *modules, &d.assumptions);
+      ReadModules(folder, *modules, &d);
+      ReadSentenceFiles(folder, &d);
     } else if (d.encoder && !d.decoder) {
       d.assumptions.push_back("a text's vector is the mean of its tokens, as no modules.json says otherwise");
+    }
+    if (std::string unknown = io::DescribeUnknown(d.settings); !unknown.empty()) {
+      d.assumptions.push_back(std::move(unknown));
     }
     Validate(d);
     checkpoint.configuration = json->dump();
@@ -132,7 +227,7 @@ std::vector<std::string> ModuleFiles(const fs::path& folder) {
   if (!modules) return files;
   // ReadModules has refused what is no list of modules, or lies outside.
   for (const io::Json& module : *modules) {
-    const std::string path = Fields(module, kModulesFile).String("path", "");
+    const std::string path = io::Fields(module, kModulesFile).String("path", "");
     const std::string file = (fs::path(path) / kConfigFile).string();
     if (!path.empty() && path != "." && fs::exists(folder / file)) files.push_back(file);
   }
@@ -143,7 +238,7 @@ bool IsTextModel(const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();
   const std::optional<io::Json> json = ReadOptionalJson(folder / kConfigFile);
-  return json && json->is_object() && FindTextFamily(Fields(*json, kConfigFile)) != nullptr;
+  return json && json->is_object() && FindTextFamily(io::Fields(*json, kConfigFile)) != nullptr;
 }
 
 }  // namespace qkv::model

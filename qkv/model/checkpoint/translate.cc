@@ -130,6 +130,7 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the projection's width", a.projection_width, b.projection_width);
   if (a.projection_width > 0) compare("the projection's bias", a.projection_bias, b.projection_bias);
   compare("LayerNorm in the classifier", a.head_norm, b.head_norm);
+  compare("scores of classes (\"problem_type\")", a.scores, b.scores);
   compare("the number of classes", a.classes, b.classes);
   compare("the distillation head", a.distillation_head, b.distillation_head);
   compare("the classes of objects", a.detection_classes, b.detection_classes);

@@ -15,16 +15,16 @@
 #include <type_traits>
 
 #include "qkv/core/error.h"
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/model/config/block_config.h"
-#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 
 /// Reads fields; absent keys keep the configuration's value. Throws Error that names the key.
 class FieldReader {
  public:
-  explicit FieldReader(const Fields& fields) : fields_(fields) {}
+  explicit FieldReader(const io::Fields& fields) : fields_(fields) {}
 
   void Int(std::string_view key, std::string_view, int64_t& value, int64_t, int64_t, std::optional<int64_t> = {}) {
     value = fields_.Int(key, value);
@@ -43,7 +43,7 @@ class FieldReader {
   }
 
  private:
-  const Fields& fields_;
+  const io::Fields& fields_;
 };
 
 class FieldWriter {

@@ -2,15 +2,17 @@
 
 #include <tuple>
 
-#include "qkv/model/config/fields.h"
+#include "qkv/io/fields.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/model/families/families.h"
+#include "qkv/model/families/hf_common.h"
+#include "qkv/model/families/text_family.h"
 
 namespace qkv::model {
 namespace {
 
 // Reads what SetOwnKeys writes.
-void ParseOwnKeys(const Fields& config, VitConfig* c) {
+void ParseOwnKeys(const io::Fields& config, VitConfig* c) {
   const std::string name = config.String("qkv_attention", "separate");
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
   Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
@@ -67,9 +69,10 @@ void RequireKnownPreprocess(const Description& description) {
 
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
                      const io::TensorSet& tensors) {
-  const Fields fields(config, "config.json");
+  const io::Fields fields(config, "config.json");
   Require(!DescribesSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
-  Description description = FindFamily(fields).describe(config, preprocessor, tensors);
+  const FamilyRow& family = FindFamily(fields);
+  Description description = family.describe(fields, preprocessor, tensors);
   ParseOwnKeys(fields, &description.config);
   Validate(description.config);
   if (description.text) Validate(*description.text, description.config.pooled_width());
@@ -78,6 +81,11 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
   description.dark_background = background == "dark";
+  if (!family.known.empty()) {
+    const std::span<const io::KnownKey> of_decoder =
+        description.decoder ? TextFamilyOf(description.decoder->model_type).known : std::span<const io::KnownKey>();
+    description.settings = fields.Settle({family.known, of_decoder, kHfKnownKeys, GenerationKeys(/*superseded=*/true)});
+  }
   // Without a size: that of the configuration, not of the model, because a Hugging Face processor may crop to another.
   description.preprocess = FindFamily(description.config).preprocess(description, /*size=*/{});
   return description;

@@ -33,6 +33,7 @@ struct Description {
   bool dark_background = false;
   // Why images cannot be prepared, though the rest is known; empty if they can.
   std::string unknown_preprocess;
+  std::vector<io::Setting> settings;  // of the model's files: what each did; empty for libraries without a list of keys
   // The library's own preprocessing configuration, from which `preprocess` is derived for another input size.
   io::Json preprocess_json = nullptr;
 };

@@ -6,10 +6,10 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
+#include "qkv/io/fields.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/config/config_fields.h"
-#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 namespace {
@@ -148,7 +148,7 @@ io::Json ToJson(const SequenceConfig& config) {
 }
 
 SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& where) {
-  const Fields fields(json, where);
+  const io::Fields fields(json, where);
   const std::string architecture = fields.String("architecture", "");
   Require(architecture == SequenceConfig::kArchitecture, "{}: \"architecture\" is {}, expected \"{}\"", where,
           io::Quoted(architecture), SequenceConfig::kArchitecture);

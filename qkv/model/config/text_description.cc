@@ -23,59 +23,131 @@ int32_t TokenId(const io::Json& value, std::string_view key, const std::string& 
   return value.get<int32_t>();
 }
 
-// The keys of the second object, where the first lacks them.
-class TwoFields {
- public:
-  TwoFields(const io::Json& first, const io::Json& second)
-      : none_(io::Json::object()),
-        first_(first.is_object() ? first : none_, "generation_config.json"),
-        second_(second, "config.json") {}
+int64_t Count(const io::Fields& fields, std::string_view key, int64_t otherwise, int64_t high = kMaxExtent) {
+  const int64_t value = fields.Int(key, otherwise);
+  Require(value >= 0 && value <= high, "{}: \"{}\" is {}, expected 0 to {}", fields.where(), key, value, high);
+  return value;
+}
 
-  const Fields& With(std::string_view key) const { return first_.Has(key) ? first_ : second_; }
-  int64_t Int(std::string_view key, int64_t otherwise, int64_t high = kMaxExtent) const {
-    const int64_t value = With(key).Int(key, otherwise);
-    Require(value >= 0 && value <= high, "{}: \"{}\" is {}, expected 0 to {}", With(key).where(), key, value, high);
-    return value;
-  }
-  double Number(std::string_view key, double otherwise, double low, double high) const {
-    const double value = With(key).Number(key, otherwise);
-    Require(value >= low && value <= high, "{}: \"{}\" is {}, expected {} to {}", With(key).where(), key, value, low,
-            high);
-    return value;
-  }
-  /// A token's id, or several.
-  std::vector<int32_t> Tokens(std::string_view key) const {
-    const Fields& fields = With(key);
-    if (!fields.Has(key)) return {};
-    const io::Json& value = fields.json()[std::string(key)];
-    std::vector<int32_t> tokens;
-    if (!value.is_array()) return {TokenId(value, key, fields.where())};
-    for (const io::Json& token : value) tokens.push_back(TokenId(token, key, fields.where()));
-    return tokens;
-  }
-  std::optional<int32_t> Token(std::string_view key) const {
-    const std::vector<int32_t> tokens = Tokens(key);
-    return tokens.empty() ? std::nullopt : std::optional(tokens.front());
-  }
+double Number(const io::Fields& fields, std::string_view key, double otherwise, double low, double high) {
+  const double value = fields.Number(key, otherwise);
+  Require(value >= low && value <= high, "{}: \"{}\" is {}, expected {} to {}", fields.where(), key, value, low, high);
+  return value;
+}
 
- private:
-  io::Json none_;
-  Fields first_, second_;
-};
+// A token's id, or several.
+std::vector<int32_t> Tokens(const io::Fields& fields, std::string_view key) {
+  const io::Json& value = fields.Value(key);
+  if (value.is_null()) return {};
+  if (!value.is_array()) return {TokenId(value, key, fields.where())};
+  std::vector<int32_t> tokens;
+  for (const io::Json& token : value) tokens.push_back(TokenId(token, key, fields.where()));
+  return tokens;
+}
+
+std::optional<int32_t> Token(const io::Fields& fields, std::string_view key) {
+  const std::vector<int32_t> tokens = Tokens(fields, key);
+  return tokens.empty() ? std::nullopt : std::optional(tokens.front());
+}
 
 // Sequences of one token in bad_words_ids; Error for longer ones.
-std::vector<int32_t> BadTokens(const TwoFields& fields) {
+std::vector<int32_t> BadTokens(const io::Fields& fields) {
   constexpr std::string_view kKey = "bad_words_ids";
-  const Fields& with = fields.With(kKey);
-  if (!with.Has(kKey)) return {};
   std::vector<int32_t> tokens;
-  for (const io::Json& words : with.json()[std::string(kKey)]) {
-    Require(words.is_array() && words.size() == 1, "{}: \"{}\" holds {}, expected lists of one token", with.where(),
+  for (const io::Json& words : fields.Value(kKey)) {
+    Require(words.is_array() && words.size() == 1, "{}: \"{}\" holds {}, expected lists of one token", fields.where(),
             kKey, io::Quoted(words.dump()));
-    tokens.push_back(TokenId(words[0], kKey, with.where()));
+    tokens.push_back(TokenId(words[0], kKey, fields.where()));
   }
   return tokens;
 }
+
+// What generation does at these values only, or what says nothing about the text.
+constexpr io::KnownKey kGenerationKeys[] = {
+    {"transformers_version"},
+    {"use_cache"},
+    {"cache_implementation"},
+    {"cache_config"},
+    {"return_dict_in_generate"},
+    {"return_legacy_cache"},
+    {"output_attentions"},
+    {"output_hidden_states"},
+    {"output_scores"},
+    {"output_logits"},
+    {"compile_config"},
+    {"disable_compile"},
+    {"prefill_chunk_size"},
+    {"low_memory"},
+    {"remove_invalid_values"},
+    {"trust_remote_code"},
+    {"language"},
+    {"task"},
+    // Of drafts by another model, whose texts are those of the model itself.
+    {"is_assistant"},
+    {"num_assistant_tokens"},
+    {"num_assistant_tokens_schedule"},
+    {"assistant_confidence_threshold"},
+    {"assistant_early_exit"},
+    {"assistant_lookbehind"},
+    {"target_lookbehind"},
+    {"prompt_lookup_num_tokens"},
+    {"max_matching_ngram_size"},
+    {"speculation"},
+    // Of sampling, where it is switched off.
+    {"top_k"},
+    {"top_p"},
+    {"min_p"},
+    {"temperature"},
+    // Of beams, where there are none.
+    {"length_penalty"},
+    {"early_stopping"},
+    {"num_return_sequences"},  // the first is the one that is written
+    {"num_beam_groups", "1"},
+    {"diversity_penalty", "0"},
+    {"constraints", "[]"},
+    {"force_words_ids", "[]"},
+    {"penalty_alpha", "0"},
+    {"dola_layers", "null"},
+    {"typical_p", "1"},
+    {"top_h", "null"},
+    {"epsilon_cutoff", "0"},
+    {"eta_cutoff", "0"},
+    {"encoder_repetition_penalty", "1"},
+    {"encoder_no_repeat_ngram_size", "0"},
+    {"exponential_decay_length_penalty", "null"},
+    {"begin_suppress_tokens", "[]"},
+    {"forced_decoder_ids", "[]"},
+    {"sequence_bias", "{}|[]"},
+    {"guidance_scale", "1"},
+    {"watermarking_config", "{}"},
+    {"token_healing", "false"},
+    {"stop_strings", "[]"},
+    {"max_time", "null"},
+};
+
+// Read below, from generation_config.json where there is one.
+constexpr std::string_view kReadKeys[] = {"forced_bos_token_id",
+                                          "forced_eos_token_id",
+                                          "bad_words_ids",
+                                          "suppress_tokens",
+                                          "max_length",
+                                          "min_length",
+                                          "max_new_tokens",
+                                          "min_new_tokens",
+                                          "renormalize_logits",
+                                          "num_beams",
+                                          "do_sample",
+                                          "early_stopping",
+                                          "length_penalty",
+                                          "no_repeat_ngram_size",
+                                          "temperature",
+                                          "top_p",
+                                          "min_p",
+                                          "top_k",
+                                          "repetition_penalty"};
+
+// Of transformers, for draws.
+constexpr int64_t kUsualTopK = 50;
 
 }  // namespace
 
@@ -84,33 +156,44 @@ std::optional<SentencePool> FindSentencePool(std::string_view name) {
   return FindIn<SentencePool>(kSentencePools, name);
 }
 
-GenerationDefaults ReadGenerationDefaults(const io::Json& config, const io::Json& generation) {
-  const TwoFields fields(generation, config);
+std::span<const io::KnownKey> GenerationKeys(bool superseded) {
+  static const std::vector<io::KnownKey> all = [] {
+    std::vector<io::KnownKey> keys;
+    for (const io::KnownKey& known : kGenerationKeys) keys.push_back({known.key});
+    for (const std::string_view key : kReadKeys) keys.push_back({key});
+    return keys;
+  }();
+  return superseded ? std::span<const io::KnownKey>(all) : kGenerationKeys;
+}
+
+GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fields* generation) {
+  const io::Fields& fields = generation ? *generation : config;
+  const auto ids = [&](std::string_view key) { return Tokens(fields.Has(key) ? fields : config, key); };
+  const auto id = [&](std::string_view key) { return Token(fields.Has(key) ? fields : config, key); };
   GenerationDefaults g;
-  g.start = fields.Token("decoder_start_token_id");
-  g.begin = fields.Token("bos_token_id");
-  g.ends = fields.Tokens("eos_token_id");
-  g.padding = fields.Token("pad_token_id");
-  g.forced_first = fields.Token("forced_bos_token_id");
-  g.forced_last = fields.Token("forced_eos_token_id");
+  g.start = id("decoder_start_token_id");
+  g.begin = id("bos_token_id");
+  g.ends = ids("eos_token_id");
+  g.padding = id("pad_token_id");
+  g.forced_first = Token(fields, "forced_bos_token_id");
+  g.forced_last = Token(fields, "forced_eos_token_id");
   g.suppressed = BadTokens(fields);
-  for (const int32_t token : fields.Tokens("suppress_tokens")) g.suppressed.push_back(token);
-  g.max_length = fields.Int("max_length", 0);
-  g.min_length = fields.Int("min_length", 0);
-  g.max_new_tokens = fields.Int("max_new_tokens", 0);
-  g.min_new_tokens = fields.Int("min_new_tokens", 0);
-  g.renormalise = fields.With("renormalize_logits").Bool("renormalize_logits", false);
-  g.beams = fields.Int("num_beams", 1, 1 << 12);
-  g.length_penalty = fields.Number("length_penalty", 1, -1e3, 1e3);
-  const Fields& stopping = fields.With("early_stopping");  // true, false or "never"
-  g.early_stopping = stopping.Has("early_stopping") && stopping.json()["early_stopping"] == true;
-  g.no_repeat_ngram = fields.Int("no_repeat_ngram_size", 0);
-  g.sample = fields.With("do_sample").Bool("do_sample", false);
-  g.temperature = fields.Number("temperature", 1, 0, 1e6);
-  g.top_p = fields.Number("top_p", 1, 0, 1);
-  g.min_p = fields.Number("min_p", 0, 0, 1);
-  g.top_k = fields.Int("top_k", 0);
-  g.repetition_penalty = fields.Number("repetition_penalty", 1, 1e-3, 1e3);
+  for (const int32_t token : Tokens(fields, "suppress_tokens")) g.suppressed.push_back(token);
+  g.max_length = Count(fields, "max_length", 0);
+  g.min_length = Count(fields, "min_length", 0);
+  g.max_new_tokens = Count(fields, "max_new_tokens", 0);
+  g.min_new_tokens = Count(fields, "min_new_tokens", 0);
+  g.renormalise = fields.Bool("renormalize_logits", false);
+  g.beams = Count(fields, "num_beams", 1, 1 << 12);
+  g.length_penalty = Number(fields, "length_penalty", 1, -1e3, 1e3);
+  g.early_stopping = fields.Value("early_stopping") == true;  // or false or "never"
+  g.no_repeat_ngram = Count(fields, "no_repeat_ngram_size", 0);
+  g.sample = fields.Bool("do_sample", false);
+  g.temperature = Number(fields, "temperature", 1, 0, 1e6);
+  g.top_p = Number(fields, "top_p", 1, 0, 1);
+  g.min_p = Number(fields, "min_p", 0, 0, 1);
+  g.top_k = Count(fields, "top_k", g.sample ? kUsualTopK : 0);
+  g.repetition_penalty = Number(fields, "repetition_penalty", 1, 1e-3, 1e3);
   return g;
 }
 

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
-#include "qkv/model/config/fields.h"
 #include "qkv/model/config/sequence_config.h"
 
 namespace qkv::model {
@@ -30,8 +31,11 @@ std::optional<SentencePool> FindSentencePool(std::string_view name);
 /// How an encoder embeds a text.
 struct SentenceEmbedding {
   SentencePool pool = SentencePool::kMean;
-  bool normalise = false;  // to unit length
-  int64_t length = 0;      // greatest number of tokens of a text; 0: the model's
+  bool normalise = false;    // to unit length
+  int64_t length = 0;        // greatest number of tokens of a text; 0: that of the model and of its tokenizer
+  std::string prompt;        // goes before each text
+  bool pools_prompt = true;  // else its tokens are not among those that become the vector
+  bool lower_case = false;   // texts become lower-case before all else
 
   bool operator==(const SentenceEmbedding&) const = default;
 };
@@ -60,9 +64,12 @@ struct GenerationDefaults {
   bool operator==(const GenerationDefaults&) const = default;
 };
 
-/// The keys of generation_config.json over those of config.json. generation: null if there is no such file. Throws
-/// Error that names the key.
-GenerationDefaults ReadGenerationDefaults(const io::Json& config, const io::Json& generation);
+/// As transformers: where there is a generation_config.json, all but the ids of tokens is taken from it, else from
+/// config.json. generation: null if there is no such file. Throws Error that names a key of a wrong type, or one that
+/// would change the text and that qkv does not know.
+GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fields* generation);
+/// Keys of config.json about generation: what ReadGenerationDefaults does not do; with a generation_config.json, all.
+std::span<const io::KnownKey> GenerationKeys(bool superseded);
 
 struct TextDescription {
   std::string architecture;               // class of the library, such as "BertModel"
@@ -73,6 +80,7 @@ struct TextDescription {
   GenerationDefaults generation;          // of a decoder
   int64_t trained_length = 0;            // tokens of a text in training, if the model itself has no limit; 0: its limit
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
+  std::vector<io::Setting> settings;     // of the model's files: what each did
 };
 
 /// Throws Error if a part is not valid, there is none, or the parts do not fit together.

@@ -63,6 +63,10 @@ inline constexpr int64_t kMaxClasses = 1 << 20;
 /// Of the grid of masks, beyond which they would be finer than the pixels of usual patches.
 inline constexpr int64_t kMaxDoublings = 4;
 
+/// How logits of classes become scores: shares of one; each by itself, where an image may be of several classes or
+/// there is only one; or they stay as they are, where they are numbers that the model predicts.
+enum class ClassScores { kSoftmax, kSigmoid, kNone };
+
 struct VitConfig {
   Family family = Family::kTimm;
   std::string architecture;  // name in timm's registry, or class name
@@ -119,7 +123,8 @@ struct VitConfig {
   int64_t projection_width = 0;
   bool projection_bias = false;
 
-  bool head_norm = false;          // vit-pytorch's older LayerNorm before the classifier
+  bool head_norm = false;  // vit-pytorch's older LayerNorm before the classifier
+  ClassScores scores = ClassScores::kSoftmax;
   int64_t classes = 0;             // 0: no classifier; the output is the pooled vector
   bool distillation_head = false;  // a second classifier on the distillation token; the output is the mean of both
   // Classes of the heads that read the detection tokens, without "no object"; 0: there are no such heads.

@@ -48,7 +48,7 @@ const FamilyRow& FindFamily(const VitConfig& config, Family library) {
   return *row;
 }
 
-const FamilyRow& FindFamily(const Fields& config) {
+const FamilyRow& FindFamily(const io::Fields& config) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
   Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not supported; {} are",
           config.String("model_type", ""), fmt::join(ModelTypes(), ", "));

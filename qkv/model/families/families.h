@@ -24,7 +24,7 @@ const FamilyRow& FindFamily(const VitConfig& config);
 const FamilyRow& FindFamily(const VitConfig& config, Family library);
 
 /// The row of a config.json. Throws Error if no family recognises it.
-const FamilyRow& FindFamily(const Fields& config);
+const FamilyRow& FindFamily(const io::Fields& config);
 
 /// The row of tensors without a config.json. Throws Error if no family recognises them.
 const FamilyRow& FindFamily(const io::TensorSet& tensors);

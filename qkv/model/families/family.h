@@ -8,13 +8,13 @@
 #include <string_view>
 
 #include "qkv/image/preprocess.h"
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
-#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 
@@ -25,13 +25,15 @@ struct FamilyRow {
 
   /// True if a config.json, or tensors without a config.json, are of this family. If several rows match, the first in
   /// the list applies.
-  bool (*recognises)(const Fields& config);
+  bool (*recognises)(const io::Fields& config);
   bool (*recognises_tensors)(const io::TensorSet& tensors);
 
   /// Configuration, labels and the library's preprocessing. Describe (config/description.h) reads qkv's own keys and
   /// validates.
-  Description (*describe)(const io::Json& config, const std::optional<io::Json>& preprocessor,
+  Description (*describe)(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                           const io::TensorSet& tensors);
+  /// Keys of config.json that `describe` need not read. Empty: the library's files have keys of their authors.
+  std::span<const io::KnownKey> known = {};
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
   /// What a caller may set: keys of `arguments`, an object in config.json, and keys of the preprocessing configuration.

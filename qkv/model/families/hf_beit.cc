@@ -75,7 +75,7 @@ io::Json DefaultPreprocessor(int64_t height, int64_t width) {
 }
 
 // Throws Error for a class that has no encoder alone.
-void CheckArchitecture(const Fields& config) {
+void CheckArchitecture(const io::Fields& config) {
   const std::string name = HfArchitecture(config, "");
   Require(
       name.find("Segmentation") == std::string::npos && name.find("Backbone") == std::string::npos,
@@ -86,7 +86,7 @@ void CheckArchitecture(const Fields& config) {
 
 // Final norm and pooling. The mean of the patches is normalised by the pooler, which a model may lack; otherwise all
 // tokens are, and the class token is taken.
-void ReadPooling(const Fields& config, bool pretraining, const io::TensorSet& tensors, Description* description) {
+void ReadPooling(const io::Fields& config, bool pretraining, const io::TensorSet& tensors, Description* description) {
   VitConfig& c = description->config;
   const bool mean = config.Bool("use_mean_pooling", true);
   c.pool = mean ? Pool::kMean : Pool::kToken;
@@ -103,13 +103,13 @@ void ReadPooling(const Fields& config, bool pretraining, const io::TensorSet& te
   }
 }
 
-Description DescribeBeit(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeBeit(const io::Fields& file, const std::optional<io::Json>& preprocessor,
                          const io::TensorSet& tensors) {
-  CheckArchitecture(Fields(json, "config.json"));
-  io::Json encoder = json;
-  const bool pretraining = HfArchitecture(Fields(json, "config.json"), "") == kPretraining;
+  CheckArchitecture(file);
+  io::Json encoder = file.json();
+  const bool pretraining = HfArchitecture(file, "") == kPretraining;
   if (pretraining) encoder["architectures"] = {"BeitModel"};
-  const Fields config(encoder, "config.json");
+  const io::Fields config = file.With(encoder);
   const bool data2vec = config.String("model_type", "") == kData2Vec.type;
   Description description = ReadHfModel(config, data2vec ? kData2Vec : kBeit, /*patch=*/16, tensors);
   VitConfig& c = description.config;
@@ -165,7 +165,7 @@ Description DescribeBeitTensors(const io::TensorSet& tensors, const ModelHints& 
   config["layer_scale_init_value"] = FindWithSuffix(tensors, "0.lambda_1") ? 0.1 : 0.0;
   const std::string norm = BasePrefix(tensors) + "layernorm.weight";
   config["use_mean_pooling"] = pretraining || tensors.Find(norm) == nullptr;
-  Description description = DescribeBeit(config, {}, tensors);
+  Description description = DescribeBeit(io::Fields(config, "config.json"), {}, tensors);
   NoteHfAssumptions(given, &description);
   return description;
 }
@@ -244,9 +244,10 @@ bool HoldsModel(const VitConfig& c) {
 constinit const FamilyRow kHfBeit = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreBeitTensors,
     .describe = DescribeBeit,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeBeitTensors,
     .settings = kSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -59,6 +59,18 @@ constexpr std::string_view kAnchors[] = {"embeddings.word_embeddings.weight"};
 constexpr std::span<const NameRow> kBertTables[] = {kBertRows}, kDistilBertTables[] = {kDistilBertRows};
 constexpr Layout kBertLayout = {kBertTables, kIgnored, {}}, kDistilBertLayout = {kDistilBertTables, kIgnored, {}};
 
+constexpr io::KnownKey kKnown[] = {
+    {"model_type"},           {"embedding_size"},
+    {"directionality"},  // of the first releases' heads
+    {"pooler_fc_size"},       {"pooler_num_attention_heads"},
+    {"pooler_num_fc_layers"}, {"pooler_size_per_head"},
+    {"pooler_type"},          {"position_embedding_type", "\"absolute\""},
+    {"type_vocab_size"},      {"layer_norm_eps"},
+    {"sinusoidal_pos_embds"},  // which are stored
+    {"tie_weights_"},         {"qa_dropout"},
+    {"seq_classif_dropout"},  {"output_past"},
+};
+
 // What all of these have.
 SequenceConfig BeginEncoder() {
   SequenceConfig c;
@@ -70,7 +82,7 @@ SequenceConfig BeginEncoder() {
   return c;
 }
 
-TextDescription BeginDescription(const Fields& config, const std::string& base) {
+TextDescription BeginDescription(const io::Fields& config, const std::string& base) {
   TextDescription description;
   description.architecture = HfArchitecture(config, base);
   description.model_type = config.String("model_type", "");
@@ -81,7 +93,7 @@ TextDescription BeginDescription(const Fields& config, const std::string& base) 
   return description;
 }
 
-TextDescription DescribeHfBert(const Fields& config, const io::TensorSet& tensors) {
+TextDescription DescribeHfBert(const io::Fields& config, const io::TensorSet& tensors) {
   const std::string type = config.String("model_type", "");
   const bool roberta = type != "bert";
   TextDescription description = BeginDescription(config, roberta ? "RobertaModel" : "BertModel");
@@ -111,7 +123,7 @@ TextDescription DescribeHfBert(const Fields& config, const io::TensorSet& tensor
   return description;
 }
 
-TextDescription DescribeHfDistilBert(const Fields& config, const io::TensorSet&) {
+TextDescription DescribeHfDistilBert(const io::Fields& config, const io::TensorSet&) {
   TextDescription description = BeginDescription(config, "DistilBertModel");
   SequenceConfig c = BeginEncoder();
   c.vocabulary = config.Int("vocab_size", 30522);
@@ -130,11 +142,13 @@ TextDescription DescribeHfDistilBert(const Fields& config, const io::TensorSet&)
 constinit const TextFamilyRow kHfBert = {.model_types = kBertTypes,
                                          .describe = DescribeHfBert,
                                          .encoder = [](const SequenceConfig&) -> const Layout& { return kBertLayout; },
+                                         .known = kKnown,
                                          .anchors = kAnchors};
 constinit const TextFamilyRow kHfDistilBert = {
     .model_types = kDistilBertTypes,
     .describe = DescribeHfDistilBert,
     .encoder = [](const SequenceConfig&) -> const Layout& { return kDistilBertLayout; },
+    .known = kKnown,
     .anchors = kAnchors};
 
 }  // namespace qkv::model

@@ -18,22 +18,22 @@ constexpr std::span<const NameRow> kTables[] = {kRows};
 constexpr Layout kLayout = {kTables, {}, {}};
 
 // The image encoder, whose class is always the bare model, whatever class the part was taken from.
-Description DescribeEncoder(const Fields& config, const std::optional<io::Json>& preprocessor,
+Description DescribeEncoder(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                             const io::TensorSet& tensors) {
   io::Json json = config.Object("encoder").json();
   json.erase("architectures");
-  const Fields encoder(json, "config.json");
+  const io::Fields encoder = config.Object("encoder").With(json);
   Require(encoder.Has("model_type"), "config.json: \"encoder\" has no \"model_type\"; expected an image encoder");
   const FamilyRow& family = FindFamily(encoder);
   Require(&family != &kHfCaption, "config.json: the encoder is itself a model of encoder and decoder");
-  Description description = family.describe(json, preprocessor, tensors);
+  Description description = family.describe(encoder, preprocessor, tensors);
   Require(!description.text && description.config.query_tokens == 0,
           "config.json: the encoder is {}; expected one of images alone, such as ViT, DeiT or BEiT",
           description.config.architecture);
   return description;
 }
 
-SequenceConfig DescribeDecoder(const Fields& decoder, const io::TensorSet& tensors,
+SequenceConfig DescribeDecoder(const io::Fields& decoder, const io::TensorSet& tensors,
                                std::vector<std::string>* assumptions) {
   const TextFamilyRow* const family = FindTextFamily(decoder);
   Require(family != nullptr && family->decoder != nullptr,
@@ -49,7 +49,7 @@ SequenceConfig DescribeDecoder(const Fields& decoder, const io::TensorSet& tenso
 }
 
 // As transformers reads files without generation_config.json: what the model does not say, its decoder may.
-io::Json GenerationKeys(const Fields& config) {
+io::Json MergedGeneration(const io::Fields& config) {
   io::Json keys = config.Object("decoder").json();
   for (const auto& [key, value] : config.json().items()) {
     if (!value.is_null()) keys[key] = value;
@@ -57,17 +57,17 @@ io::Json GenerationKeys(const Fields& config) {
   return keys;
 }
 
-Description DescribeHfCaption(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeHfCaption(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                               const io::TensorSet& tensors) {
-  const Fields config(json, "config.json");
   Description description = DescribeEncoder(config, preprocessor, tensors);
-  const Fields decoder = config.Object("decoder");
+  const io::Fields decoder = config.Object("decoder");
   CaptionDecoder& d = description.decoder.emplace();
   d.architecture = HfArchitecture(config, "VisionEncoderDecoderModel");
   d.model_type = decoder.String("model_type", "");
-  d.config = DescribeDecoder(Fields(decoder.json(), "config.json: decoder"), tensors, &description.assumptions);
+  d.config = DescribeDecoder(decoder, tensors, &description.assumptions);
   d.projection = !decoder.Has("cross_attention_hidden_size") && d.config.block.width != description.config.block.width;
-  d.generation = ReadGenerationDefaults(GenerationKeys(config), nullptr);
+  const io::Json merged = MergedGeneration(config);
+  d.generation = ReadGenerationDefaults(config.With(merged), nullptr);
   return description;
 }
 
@@ -84,7 +84,7 @@ Translation TranslateToHfCaption(const Description& description) {
 }  // namespace
 
 const Layout& HfCaptionLayout() { return kLayout; }
-bool IsHfCaption(const Fields& config) { return HasModelType(config, kModelTypes); }
+bool IsHfCaption(const io::Fields& config) { return HasModelType(config, kModelTypes); }
 
 // The encoder's own row holds the configuration and has the names of its tensors.
 constinit const FamilyRow kHfCaption = {
@@ -93,6 +93,7 @@ constinit const FamilyRow kHfCaption = {
     .recognises = IsHfCaption,
     .recognises_tensors = [](const io::TensorSet&) { return false; },
     .describe = DescribeHfCaption,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeHfCaptionTensors,
     .settings = kHfSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -1,8 +1,8 @@
 // What Hugging Face's models of an image encoder and a decoder have beside these two.
 #pragma once
 
+#include "qkv/io/fields.h"
 #include "qkv/model/checkpoint/tensor_names.h"
-#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 
@@ -10,6 +10,6 @@ namespace qkv::model {
 const Layout& HfCaptionLayout();
 
 /// True for a config.json of such a model.
-bool IsHfCaption(const Fields& config);
+bool IsHfCaption(const io::Fields& config);
 
 }  // namespace qkv::model

@@ -47,7 +47,7 @@ constexpr int64_t kProjection = 512;  // default of projection_dim
 // greatest id.
 constexpr int64_t kLegacyEnd = 2;
 
-TextTower ReadText(const Fields& config, int64_t projection) {
+TextTower ReadText(const io::Fields& config, int64_t projection) {
   TextTower tower;
   SequenceConfig& c = tower.config;
   c = ReadHfText(config, {.vocabulary = 49408,
@@ -72,8 +72,8 @@ io::Json DefaultPreprocessor(const VitConfig& c) {
           {"crop_size", {{"height", c.image_height}, {"width", c.image_width}}}};
 }
 
-Description DescribeHfClip(const io::Json& json, const std::optional<io::Json>& preprocessor, const io::TensorSet&) {
-  const Fields config(json, "config.json");
+Description DescribeHfClip(const io::Fields& config, const std::optional<io::Json>& preprocessor,
+                           const io::TensorSet&) {
   const bool whole = config.String("model_type", "") == "clip";  // also the parts' configurations
   const std::string architecture = HfArchitecture(config, whole ? "CLIPModel" : "CLIPVisionModel");
   Require(
@@ -81,7 +81,7 @@ Description DescribeHfClip(const io::Json& json, const std::optional<io::Json>& 
       "config.json: architecture \"{}\" is not supported (CLIPModel, CLIPVisionModel, CLIPVisionModelWithProjection "
       "and CLIPForImageClassification are)",
       architecture);
-  const Fields vision = whole && HasHfPart(config, "vision_config") ? HfPart(config, "vision_config") : config;
+  const io::Fields vision = whole && HasHfPart(config, "vision_config") ? HfPart(config, "vision_config") : config;
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -122,12 +122,13 @@ Translation TranslateToHfClip(const Description& description) {
 constinit const FamilyRow kHfClip = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors =
         [](const io::TensorSet& tensors) {
           return FindWithSuffix(tensors, "embeddings.patch_embedding.weight") != nullptr;
         },
     .describe = DescribeHfClip,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeHfClipTensors,
     .preprocess_settings = kHfPreprocessKeys,
     .arguments = [](io::Json& config) -> io::Json& { return config; },

@@ -18,7 +18,7 @@ using simd::Activation;
 constexpr std::string_view kPatches = "embeddings.patch_embeddings.projection.weight";
 
 // The class that wrote the checkpoint; without "architectures" it is inferred from the tensors.
-std::string Architecture(const Fields& config, const HfType& type, const io::TensorSet& tensors) {
+std::string Architecture(const io::Fields& config, const HfType& type, const io::TensorSet& tensors) {
   std::string name(type.stem);
   if (tensors.Find("distillation_classifier.weight")) {
     name += "ForImageClassificationWithTeacher";
@@ -31,17 +31,20 @@ std::string Architecture(const Fields& config, const HfType& type, const io::Ten
 bool HasTeacher(const VitConfig& c) { return c.architecture.ends_with("WithTeacher"); }
 bool IsClassifier(const VitConfig& c) { return HasTeacher(c) || c.architecture.ends_with("ForImageClassification"); }
 
-std::vector<std::string> ParseLabels(const Fields& config) {
+std::vector<std::string> ParseLabels(const io::Fields& config) {
   std::vector<std::string> labels;
   if (!config.Has("id2label")) return labels;
-  const Fields table = config.Object("id2label");
+  const io::Fields table = config.Object("id2label");
   labels.resize(table.json().size());
   for (const auto& [key, name] : table.json().items()) {
     char* end = nullptr;
     const int64_t index = std::strtoll(key.c_str(), &end, 10);
-    Require(*end == '\0' && index >= 0 && index < static_cast<int64_t>(labels.size()) && name.is_string(),
-            "config.json: id2label has {} entries, \"{}\" is none of them", labels.size(), key);
-    labels[static_cast<size_t>(index)] = name.get<std::string>();
+    Require(*end == '\0' && index >= 0 && index < static_cast<int64_t>(labels.size()),
+            "config.json: id2label has {} entries, and one of them is {}; expected 0 to {}", labels.size(),
+            io::Quoted(key), labels.size() - 1);
+    Require(name.is_string() || name.is_number(), "config.json: id2label: the name of {} is {}, expected a text", key,
+            name.type_name());
+    labels[static_cast<size_t>(index)] = name.is_string() ? name.get<std::string>() : name.dump();
   }
   return labels;
 }
@@ -73,7 +76,7 @@ void Refuse(const VitConfig& c, const HfType& type, const Obstructions& own) {
 
 }  // namespace
 
-bool HasModelType(const Fields& config, std::span<const std::string_view> types) {
+bool HasModelType(const io::Fields& config, std::span<const std::string_view> types) {
   return config.Has("model_type") && std::ranges::find(types, config.String("model_type", "")) != types.end();
 }
 
@@ -85,7 +88,7 @@ Activation HfActivation(const std::string& name) {
   return *activation;
 }
 
-std::string HfArchitecture(const Fields& config, std::string otherwise) {
+std::string HfArchitecture(const io::Fields& config, std::string otherwise) {
   if (config.Has("architectures")) {
     const io::Json& names = config.json()["architectures"];
     if (names.is_array() && !names.empty() && names[0].is_string()) return names[0].get<std::string>();
@@ -106,7 +109,7 @@ bool HaveEqualBytes(const io::StoredTensor& a, const io::StoredTensor& b) {
 
 }  // namespace
 
-bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
+bool HfTiesHead(const io::Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
                 std::vector<std::string>* assumptions, bool unless_given) {
   if (!config.Bool("tie_word_embeddings", unless_given)) return false;
   const io::StoredTensor *const a = FindWithSuffix(tensors, table), *const b = FindWithSuffix(tensors, head);
@@ -128,7 +131,7 @@ void RequireHfCopies(const io::TensorSet& tensors, std::string_view table, std::
   }
 }
 
-void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c) {
+void ReadHfEncoder(const io::Fields& config, const HfDefaults& defaults, VitConfig* c) {
   std::tie(c->image_height, c->image_width) = config.Size("image_size", {224, 224});
   std::tie(c->patch_height, c->patch_width) = config.Size("patch_size", {defaults.patch, defaults.patch});
   c->channels = config.Int("num_channels", 3);
@@ -146,7 +149,7 @@ void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* 
   c->square_positions = c->crops_to_patches = true;
 }
 
-void ReadHfDinov3Biases(const Fields& config, VitConfig* c) {
+void ReadHfDinov3Biases(const io::Fields& config, VitConfig* c) {
   nn::AttentionConfig& attention = c->block.attention;
   attention.bias = config.Bool("query_bias", true);
   attention.key_bias = attention.bias && config.Bool("key_bias", false);
@@ -159,7 +162,7 @@ void ReadHfDinov3Biases(const Fields& config, VitConfig* c) {
   c->block.mlp.bias = config.Bool("mlp_bias", true);
 }
 
-void ReadHfHeads(const Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
+void ReadHfHeads(const io::Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
                  int64_t heads, nn::BlockConfig* block) {
   width = config.Int(width_key, width), heads = config.Int(heads_key, heads);
   Require(heads > 0 && width > 0 && width % heads == 0, "{}: {} {} is no multiple of {} {}", config.where(), width_key,
@@ -170,7 +173,7 @@ void ReadHfHeads(const Fields& config, const std::string& width_key, int64_t wid
   block->attention.head_width = width / heads;
 }
 
-Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
+Description ReadHfModel(const io::Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -185,16 +188,20 @@ Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch,
   return description;
 }
 
-int64_t ReadHfLabels(const Fields& config, Description* description) {
+int64_t ReadHfLabels(const io::Fields& config, Description* description) {
   description->labels = ParseLabels(config);
   return config.Has("id2label") ? static_cast<int64_t>(description->labels.size()) : config.Int("num_labels", 2);
 }
 
-bool ReadHfClassifier(const Fields& config, Description* description) {
+bool ReadHfClassifier(const io::Fields& config, Description* description) {
   VitConfig& c = description->config;
   if (!IsClassifier(c)) return false;
   c.classes = ReadHfLabels(config, description);
   c.distillation_head = HasTeacher(c);
+  // As the library's pipeline.
+  const std::string problem = config.String("problem_type", "");
+  if (problem == "multi_label_classification") c.scores = ClassScores::kSigmoid;
+  if (problem == "regression") c.scores = ClassScores::kNone;
   return true;
 }
 

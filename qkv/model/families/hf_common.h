@@ -7,12 +7,12 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
-#include "qkv/model/config/fields.h"
 
 namespace qkv::model {
 
@@ -21,7 +21,7 @@ struct HfType {
 };
 
 /// True if a config.json is of Hugging Face and of one of these types.
-bool HasModelType(const Fields& config, std::span<const std::string_view> types);
+bool HasModelType(const io::Fields& config, std::span<const std::string_view> types);
 
 /// True if the tensors have the names of a Hugging Face Vision Transformer.
 bool HasHfPatches(const io::TensorSet& tensors);
@@ -33,6 +33,142 @@ inline constexpr std::string_view kHfSettings[] = {"image_size",        "patch_s
                                                    "qkv_bias",          "head_dim",           "num_labels",
                                                    "mlp_ratio",         "pooler_act",         "pooler_output_size",
                                                    "use_swiglu_ffn",    "num_register_tokens"};
+
+/// Keys that any config.json of the library may have, and that say nothing about the answer, or that at one value only.
+inline constexpr io::KnownKey kHfKnownKeys[] = {
+    {"model_type"},
+    {"architectures"},
+    {"transformers_version"},
+    {"adapters"},
+    {"name_or_path"},
+    {"torch_dtype"},
+    {"dtype"},
+    {"use_cache"},
+    {"return_dict"},
+    {"use_return_dict"},
+    {"output_attentions"},
+    {"output_hidden_states"},
+    {"output_past"},
+    {"torchscript"},
+    {"use_bfloat16"},
+    {"use_flash_attention_2"},
+    {"attn_implementation"},
+    {"gradient_checkpointing"},
+    {"tf_legacy_loss"},
+    {"chunk_size_feed_forward"},
+    {"auto_map"},
+    {"license"},
+    {"language"},
+    {"library_name"},
+    {"tags"},
+    {"is_composition"},
+    // Training.
+    {"initializer_range"},
+    {"initializer_factor"},
+    {"hidden_dropout"},
+    {"hidden_dropout_prob"},
+    {"attention_dropout"},
+    {"attention_probs_dropout_prob"},
+    {"activation_dropout"},
+    {"dropout"},
+    {"dropout_rate"},
+    {"classifier_dropout"},
+    {"classifier_dropout_prob"},
+    {"projection_dropout"},
+    {"drop_path_rate"},
+    {"layerdrop"},
+    {"layer_dropout"},
+    {"label_smoothing"},
+    {"loss_type"},
+    {"problem_type"},  // of a head
+    {"pretraining_tp"},
+    {"router_aux_loss_coef"},
+    // Tasks, heads and tokens, where the model has no use for them.
+    {"finetuning_task"},
+    {"task_specific_params"},
+    {"tokenizer_class"},
+    {"prefix"},
+    {"id2label"},
+    {"label2id"},
+    {"num_labels"},
+    {"bos_token_id"},
+    {"eos_token_id"},
+    {"pad_token_id"},
+    {"sep_token_id"},
+    {"cls_token_id"},
+    {"unk_token_id"},
+    {"mask_token_id"},
+    {"decoder_start_token_id"},
+    {"tie_word_embeddings"},
+    {"pruned_heads", "{}|[]"},
+    {"is_decoder", "false"},
+    {"is_encoder_decoder", "false"},
+    {"add_cross_attention", "false"},
+    {"cross_attention_hidden_size", "null"},
+    {"tie_encoder_decoder", "false"},
+    {"quantization_config", "{}"},
+    {"compression_config", "{}"},
+};
+
+/// Likewise of a config.json of images.
+inline constexpr io::KnownKey kHfImageKeys[] = {
+    {"is_encoder_decoder"},  // an encoder of images with a decoder, whose cross-attention is looked at
+    {"decoder.is_decoder"},
+    {"decoder.add_cross_attention"},
+    {"encoder_stride"},  // of heads that draw masked patches
+    {"use_mask_token"},
+    {"mask_ratio"},
+    {"norm_pix_loss"},
+    {"decoder_hidden_size"},
+    {"decoder_intermediate_size"},
+    {"decoder_num_attention_heads"},
+    {"decoder_num_hidden_layers"},
+    {"vocab_size"},
+    {"type_vocab_size"},
+    {"max_position_embeddings"},
+    {"out_features"},  // of backbones, which give tokens of several blocks
+    {"out_indices"},
+    {"stage_names"},
+    {"reshape_hidden_states"},
+    {"apply_layernorm"},
+    {"layerscale_value"},  // at the beginning of training
+    {"pooler_act"},
+    {"pooler_output_size"},
+    {"projection_dim"},
+    {"text_config"},
+    {"vision_config"},
+    {"text_config_dict"},
+    {"vision_config_dict"},
+    {"logit_scale_init_value"},
+    {"intermediate_size"},
+    {"hidden_act"},
+    {"max_length"},
+    {"auxiliary_loss"},  // of training with tasks
+    {"auxiliary_channels"},
+    {"auxiliary_concat_input"},
+    {"auxiliary_loss_weight"},
+    {"auxiliary_num_convs"},
+    {"use_auxiliary_head"},
+    {"semantic_loss_ignore_index"},
+    {"pool_scales"},
+    {"add_fpn"},
+    {"bbox_cost"},
+    {"bbox_loss_coefficient"},
+    {"class_cost"},
+    {"eos_coefficient"},
+    {"giou_cost"},
+    {"giou_loss_coefficient"},
+    {"class_weight"},
+    {"dice_weight"},
+    {"mask_weight"},
+    {"no_object_weight"},
+    {"importance_sample_ratio"},
+    {"oversample_ratio"},
+    {"train_num_points"},
+    {"pos_embed_jitter"},
+    {"pos_embed_rescale"},
+    {"pos_embed_shift"},
+};
 
 /// Tensors outside the blocks.
 inline constexpr NameRow kHfRows[] = {
@@ -55,12 +191,12 @@ struct HfDefaults {
 };
 
 /// The first of "architectures"; `otherwise` if there is none.
-std::string HfArchitecture(const Fields& config, std::string otherwise);
+std::string HfArchitecture(const io::Fields& config, std::string otherwise);
 
 /// True if a decoder's head is its table of tokens: the configuration ties them (`unless_given`: if it does not say)
 /// and the file has no head of other values, as in transformers 5. Such a head is told in `assumptions`. table, head:
 /// ends of their names.
-bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
+bool HfTiesHead(const io::Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
                 std::vector<std::string>* assumptions, bool unless_given = true);
 
 /// Throws Error, which names both, if a stored tensor that is a copy of another one by the model's definition has other
@@ -68,25 +204,25 @@ bool HfTiesHead(const Fields& config, const io::TensorSet& tensors, std::string_
 void RequireHfCopies(const io::TensorSet& tensors, std::string_view table, std::span<const std::string_view> copies);
 
 /// Sizes of an image encoder's blocks and patches, activation and eps.
-void ReadHfEncoder(const Fields& config, const HfDefaults& defaults, VitConfig* c);
+void ReadHfEncoder(const io::Fields& config, const HfDefaults& defaults, VitConfig* c);
 
 /// query_bias, key_bias, value_bias, proj_bias and mlp_bias of DINOv3. Throws Error for combinations without a tensor
 /// layout.
-void ReadHfDinov3Biases(const Fields& config, VitConfig* c);
+void ReadHfDinov3Biases(const io::Fields& config, VitConfig* c);
 
 /// Width and heads of blocks, under these keys, and the width of a head. Throws Error that names both keys unless the
 /// heads divide the width.
-void ReadHfHeads(const Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
+void ReadHfHeads(const io::Fields& config, const std::string& width_key, int64_t width, const std::string& heads_key,
                  int64_t heads, nn::BlockConfig* block);
 
 /// The class, and the keys that all types share. patch: default patch side of the type.
-Description ReadHfModel(const Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
+Description ReadHfModel(const io::Fields& config, const HfType& type, int64_t patch, const io::TensorSet& tensors);
 
 /// Labels and number of classes, if the class is a classifier. Returns true if it is.
-bool ReadHfClassifier(const Fields& config, Description* description);
+bool ReadHfClassifier(const io::Fields& config, Description* description);
 
 /// Labels, and the number of classes: num_labels, if there are no labels.
-int64_t ReadHfLabels(const Fields& config, Description* description);
+int64_t ReadHfLabels(const io::Fields& config, Description* description);
 
 /// Sets id2label and label2id; a class without a name is LABEL_ and its index.
 void WriteHfLabels(const Description& description, io::Json* config);

@@ -68,9 +68,8 @@ io::Json DefaultPreprocessor() {
   return json;
 }
 
-Description DescribeHfDinov2(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeHfDinov2(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                              const io::TensorSet& tensors) {
-  const Fields config(json, "config.json");
   const bool registers = config.String("model_type", "") == kRegisters.type;
   Description description = ReadHfModel(config, registers ? kRegisters : kPlain, /*patch=*/14, tensors);
   VitConfig& c = description.config;
@@ -100,7 +99,8 @@ bool AreDinov2Tensors(const io::TensorSet& tensors) {
 
 Description DescribeHfDinov2Tensors(const io::TensorSet& tensors, const ModelHints& given) {
   const HfType& type = HaveRegisters(tensors) ? kRegisters : kPlain;
-  Description description = DescribeHfDinov2(HfConfigFromTensors(tensors, given, type), {}, tensors);
+  Description description =
+      DescribeHfDinov2(io::Fields(HfConfigFromTensors(tensors, given, type), "config.json"), {}, tensors);
   NoteHfAssumptions(given, &description);
   return description;
 }
@@ -156,9 +156,10 @@ Translation TranslateToHfDinov2(const Description& description) {
 constinit const FamilyRow kHfDinov2 = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreDinov2Tensors,
     .describe = DescribeHfDinov2,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeHfDinov2Tensors,
     // DINOv2 always has LayerScale. The row of ViT takes models without it; its errors name what is missing.
     .settings = kHfSettings,

@@ -76,7 +76,7 @@ io::Json DefaultPreprocessor() {
   return {{"image_processor_type", "DINOv3ViTImageProcessor"}, {"size", {{"height", 224}, {"width", 224}}}};
 }
 
-std::string Architecture(const Fields& config) {
+std::string Architecture(const io::Fields& config) {
   const std::string model = std::string(kType.stem) + "Model";
   if (!config.Has("architectures")) return model;
   const io::Json& names = config.json()["architectures"];
@@ -85,8 +85,8 @@ std::string Architecture(const Fields& config) {
   return model;
 }
 
-Description DescribeHfDinov3(const io::Json& json, const std::optional<io::Json>& preprocessor, const io::TensorSet&) {
-  const Fields config(json, "config.json");
+Description DescribeHfDinov3(const io::Fields& config, const std::optional<io::Json>& preprocessor,
+                             const io::TensorSet&) {
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -157,7 +157,7 @@ Description DescribeHfDinov3Tensors(const io::TensorSet& tensors, const ModelHin
                            {"mlp_bias", has("mlp.up_proj.bias")},
                            {"num_register_tokens", registers ? Extent(tensors, "embeddings.register_tokens", 1) : 0},
                            {"image_size", {14 * Extent(tensors, kPatches, 2), 14 * Extent(tensors, kPatches, 3)}}};
-  Description description = DescribeHfDinov3(config, {}, tensors);
+  Description description = DescribeHfDinov3(io::Fields(config, "config.json"), {}, tensors);
   AddAssumed({{fmt::format("activation {}", gated ? "silu" : "gelu"), {"hidden_act"}},
               {fmt::format("LayerNorm's eps {}", kEps), {"layer_norm_eps"}},
               {fmt::format("rotary base {}", kBase), {"rope_theta"}},
@@ -232,9 +232,10 @@ Translation TranslateToHfDinov3(const Description& description) {
 constinit const FamilyRow kHfDinov3 = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreDinov3Tensors,
     .describe = DescribeHfDinov3,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeHfDinov3Tensors,
     .settings = kSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -133,7 +133,7 @@ io::Json WithDefaults(const io::Json& json) {
   return filled;
 }
 
-void ReadDinov2(const Fields& config, VitConfig* c) {
+void ReadDinov2(const io::Fields& config, VitConfig* c) {
   c->block.mlp.width = HiddenWidth(c->block.width, config.Number("mlp_ratio", 4));
   if (config.Bool("use_swiglu_ffn", false)) {
     c->block.mlp.gate = simd::Gate::kFirst;
@@ -143,12 +143,12 @@ void ReadDinov2(const Fields& config, VitConfig* c) {
   c->interpolation = Interpolation::kNone;
 }
 
-void ReadDinov3(const Fields& config, VitConfig* c) {
+void ReadDinov3(const io::Fields& config, VitConfig* c) {
   ReadHfDinov3Biases(config, c);
   if (config.Bool("use_gated_mlp", false)) c->block.mlp.gate = simd::Gate::kFirst;
   c->positions = Positions::kNone;
   c->rotary = PatchRotary::kNormalised;
-  const Fields rope = config.Object("rope_parameters");
+  const io::Fields rope = config.Object("rope_parameters");
   Require(rope.String("rope_type", "default") == "default",
           "config.json: rope_type \"{}\" is not supported (default is)", rope.String("rope_type", ""));
   c->rotary_base = rope.Number("rope_theta", kBase);
@@ -156,11 +156,10 @@ void ReadDinov3(const Fields& config, VitConfig* c) {
   c->rotary_halves = true;
 }
 
-Description DescribeEomt(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeEomt(const io::Fields& file, const std::optional<io::Json>& preprocessor,
                          const io::TensorSet& tensors) {
-  Require(json.is_object(), "config.json: expected an object");
-  const io::Json filled = WithDefaults(json);
-  const Fields config(filled, "config.json");
+  const io::Json filled = WithDefaults(file.json());
+  const io::Fields config = file.With(filled);
   const bool dinov3 = config.String("model_type", "") == kEomtDinov3;
   const std::string model = dinov3 ? "EomtDinov3ForUniversalSegmentation" : "EomtForUniversalSegmentation";
   Description description;
@@ -258,7 +257,7 @@ Description DescribeEomtTensors(const io::TensorSet& tensors, const ModelHints& 
                             static_cast<double>(std::max<int64_t>(1, width));
     }
   }
-  Description description = DescribeEomt(config, {}, tensors);
+  Description description = DescribeEomt(io::Fields(config, "config.json"), {}, tensors);
   AddAssumed(assumed, given, &description.assumptions);
   return description;
 }
@@ -273,9 +272,10 @@ Translation Refuse(const Description& description) {
 constinit const FamilyRow kHfEomt = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreEomtTensors,
     .describe = DescribeEomt,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeEomtTensors,
     .settings = kSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -34,7 +34,23 @@ constexpr std::string_view kAnchors[] = {"wte.weight"};
 constexpr std::span<const NameRow> kTables[] = {kRows};
 constexpr Layout kLayout = {kTables, kIgnored, {}};
 
-TextDescription DescribeHfGpt2(const Fields& config, const io::TensorSet& tensors) {
+constexpr io::KnownKey kKnown[] = {
+    {"n_ctx"},
+    {"n_positions"},
+    {"embd_pdrop"},
+    {"resid_pdrop"},
+    {"attn_pdrop"},
+    {"summary_activation"},  // of a head for choices
+    {"summary_first_dropout"},
+    {"summary_proj_to_labels"},
+    {"summary_type"},
+    {"summary_use_proj"},
+    {"predict_special_tokens"},
+    {"reorder_and_upcast_attn"},  // of half precision
+    {"afn"},
+};
+
+TextDescription DescribeHfGpt2(const io::Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.architecture = HfArchitecture(config, "GPT2LMHeadModel");
   description.model_type = "gpt2";
@@ -46,7 +62,7 @@ TextDescription DescribeHfGpt2(const Fields& config, const io::TensorSet& tensor
 
 }  // namespace
 
-SequenceConfig ReadHfGpt2(const Fields& config) {
+SequenceConfig ReadHfGpt2(const io::Fields& config) {
   SequenceConfig c;
   c.vocabulary = c.outputs = config.Int("vocab_size", 50257);
   c.length = config.Int("n_positions", 1024);
@@ -76,6 +92,7 @@ const Layout& HfGpt2Layout() { return kLayout; }
 constinit const TextFamilyRow kHfGpt2 = {.model_types = kModelTypes,
                                          .describe = DescribeHfGpt2,
                                          .decoder = [](const SequenceConfig&) -> const Layout& { return kLayout; },
+                                         .known = kKnown,
                                          .anchors = kAnchors};
 
 }  // namespace qkv::model

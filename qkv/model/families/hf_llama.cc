@@ -26,18 +26,41 @@ constexpr NameRow kRows[] = {
 };
 // Older versions stored the frequencies; and a copy of the tokens' table as the head (HfTiesHead).
 constexpr std::string_view kIgnored[] = {"*.rotary_emb.inv_freq", "lm_head.weight"};
-constexpr std::string_view kAnchors[] = {"embed_tokens.weight"};
+constexpr std::string_view kAnchors[] = {"embed_tokens.weight", "layers.0.input_layernorm.weight"};
 constexpr std::span<const NameRow> kTables[] = {kRows};
 constexpr Layout kLayout = {kTables, kIgnored, {}};
 
-// Base and scaling of the rotary positions: "rope_parameters", or the older "rope_theta" and "rope_scaling".
-void ReadRotary(const Fields& config, SequenceConfig* c) {
-  const bool newer = config.Has("rope_parameters");
-  const Fields rope = config.Object(newer ? "rope_parameters" : "rope_scaling");
+constexpr io::KnownKey kKnown[] = {
+    {"max_window_layers"},  // where no layer has a window, or "layer_types" says which
+    {"sliding_window"},
+    {"use_sliding_window"},
+    {"layer_types"},
+    {"head_dim"},
+    {"rope_theta"},  // beside that of the object
+    {"rope_parameters"},
+    {"partial_rotary_factor", "1"},
+    {"rope_parameters.partial_rotary_factor", "1"},
+    {"rope_scaling.partial_rotary_factor", "1"},
+    {"type"},  // of scaling, beside "rope_type"
+    {"factor"},
+    {"low_freq_factor"},
+    {"high_freq_factor"},
+    {"original_max_position_embeddings"},
+    {"attention_factor"},
+    {"attention_bias"},
+    {"mlp_bias", "false"},
+    {"rope_interleaved", "false"},
+    {"rms_norm_unit_offset", "false"},
+    {"model_max_length"},
+};
+
+// Base and scaling of the rotary positions: "rope_scaling", or "rope_parameters", and "rope_theta" in it or beside it.
+void ReadRotary(const io::Fields& config, SequenceConfig* c) {
+  const bool older = config.Has("rope_scaling") && !config.Value("rope_scaling").empty();
+  const io::Fields rope = config.Object(older ? "rope_scaling" : "rope_parameters");
   c->positions = SequencePositions::kRotary;
   c->rotary_halves = true;
-  c->rotary_base =
-      newer ? rope.Number("rope_theta", nn::kUsualRotaryBase) : config.Number("rope_theta", nn::kUsualRotaryBase);
+  c->rotary_base = rope.Number("rope_theta", config.Number("rope_theta", nn::kUsualRotaryBase));
   const std::string type = rope.String("rope_type", rope.String("type", "default"));
   if (type == "default") return;
   Require(type == "linear" || type == "llama3",
@@ -47,22 +70,45 @@ void ReadRotary(const Fields& config, SequenceConfig* c) {
   if (type == "linear") return;
   c->rotary_scaling.low = rope.Number("low_freq_factor", 1);
   c->rotary_scaling.high = rope.Number("high_freq_factor", 4);
-  c->rotary_scaling.trained = rope.Int("original_max_position_embeddings", 8192);
+  c->rotary_scaling.trained =
+      config.Int("original_max_position_embeddings", rope.Int("original_max_position_embeddings", c->length));
   Require(c->rotary_scaling.trained > 0, "{}: \"original_max_position_embeddings\" is not positive", config.where());
 }
 
-// Keys seen by a query: Mistral's window, and Qwen's if it is switched on for all layers.
-void ReadWindow(const Fields& config, const std::string& type, SequenceConfig* c) {
-  const bool used = type == "mistral" || config.Bool("use_sliding_window", false);
-  if (!used || !config.Has("sliding_window") || type == "llama") return;
-  Require(type == "mistral" || config.Int("max_window_layers", 0) == 0,
-          "{}: \"max_window_layers\": windows of some layers only are not supported", config.where());
-  const int64_t window = config.RequiredInt("sliding_window");
-  Require(window > 0, "{}: \"sliding_window\" is {}, expected a positive number", config.where(), window);
-  if (window < c->length) c->block.attention.window_left = window - 1;
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+// Of the library's classes.
+constexpr int64_t kUsualWindow = 4096, kUsualFirstWindow = 28;
+
+// How many of Qwen's layers have a window: the last ones, unless "layer_types" says which.
+int64_t CountWindows(const io::Fields& config, int64_t depth) {
+  const io::Json& types = config.Value("layer_types");
+  if (types.is_null()) return depth - std::min(depth, config.Int("max_window_layers", kUsualFirstWindow));
+  Require(types.is_array() && std::ssize(types) == depth,
+          "{}: \"layer_types\" is {}, expected one of each of {} layers", config.where(), types.type_name(), depth);
+  for (const io::Json& type : types) {
+    Require(type == kFull || type == kSliding, "{}: \"layer_types\" has {}, expected {} or {}", config.where(),
+            io::Quoted(type.dump()), kFull, kSliding);
+  }
+  return std::ranges::count(types, io::Json(kSliding));
 }
 
-TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet& tensors) {
+// Keys seen by a query: Mistral's window, and that of Qwen's layers where it is switched on.
+void ReadWindow(const io::Fields& config, const std::string& type, SequenceConfig* c) {
+  const bool mistral = type == "mistral";
+  if (type == "llama") return;
+  if (!mistral && !config.Bool("use_sliding_window", false)) return;
+  if (!config.Has("sliding_window") && config.json().contains("sliding_window")) return;  // null: none
+  const int64_t window = config.Int("sliding_window", kUsualWindow), layers = c->depth;
+  Require(window > 0, "{}: \"sliding_window\" is {}, expected a positive number", config.where(), window);
+  const int64_t windows = mistral ? layers : CountWindows(config, layers);
+  if (windows == 0 || window >= c->length) return;
+  Require(windows == layers,
+          "{}: {} of {} layers have a window (\"{}\"); windows of some layers only are not supported", config.where(),
+          windows, layers, config.Has("layer_types") ? "layer_types" : "max_window_layers");
+  c->block.attention.window_left = window - 1;
+}
+
+TextDescription DescribeHfLlama(const io::Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   const std::string type = config.String("model_type", "llama");
   description.architecture = HfArchitecture(config, "LlamaForCausalLM");
@@ -103,6 +149,7 @@ TextDescription DescribeHfLlama(const Fields& config, const io::TensorSet& tenso
 constinit const TextFamilyRow kHfLlama = {.model_types = kModelTypes,
                                           .describe = DescribeHfLlama,
                                           .decoder = [](const SequenceConfig&) -> const Layout& { return kLayout; },
+                                          .known = kKnown,
                                           .anchors = kAnchors};
 
 }  // namespace qkv::model

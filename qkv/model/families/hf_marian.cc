@@ -81,7 +81,7 @@ constexpr std::string_view kAnchors[] = {"shared.weight", "encoder.embed_tokens.
 constexpr std::span<const NameRow> kEncoderTables[] = {kEncoderRows}, kDecoderTables[] = {kDecoderRows};
 constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout = {kDecoderTables, kIgnored, {}};
 
-AttentionKind ReadKind(const Fields& config, const char* key) {
+AttentionKind ReadKind(const io::Fields& config, const char* key) {
   const std::string name = config.String(key, "separate");
   const std::optional<AttentionKind> kind = FindAttentionKind(name);
   Require(kind.has_value(), "{}: \"{}\" is {}, expected {}", config.where(), key, io::Quoted(name),
@@ -94,7 +94,7 @@ bool HasRank(AttentionKind kind) {
 }
 
 // What only qkv's variant of the layout says.
-void ReadOwnKeys(const Fields& config, SequenceConfig* c) {
+void ReadOwnKeys(const io::Fields& config, SequenceConfig* c) {
   nn::AttentionConfig& a = c->block.attention;
   a.kind = ReadKind(config, kKindKey);
   if (HasRank(a.kind)) a.qk_width = config.Int(kRankKey, 0);
@@ -106,8 +106,30 @@ void ReadOwnKeys(const Fields& config, SequenceConfig* c) {
   c->final_norm = *found == nn::NormPlace::kBefore;
 }
 
+// Many are of the first release, which had one class with BART; the present one has no such switches.
+constexpr io::KnownKey kKnown[] = {
+    {"is_encoder_decoder"},
+    {"decoder_vocab_size"},
+    {"max_length"},
+    {"init_std"},
+    {"encoder_layerdrop"},
+    {"decoder_layerdrop"},
+    {"encoder_no_repeat_ngram_size"},
+    {"num_hidden_layers"},
+    {"classif_dropout"},
+    {"add_bias_logits"},
+    {"add_final_layer_norm"},
+    {"extra_pos_embeddings"},
+    {"normalize_before"},
+    {"normalize_embedding"},
+    {"static_position_embeddings"},
+    {"force_bos_token_to_be_generated"},
+    {"do_blenderbot_90_layernorm"},
+    {"output_past"},
+};
+
 // side: "encoder" or "decoder".
-SequenceConfig ReadPart(const Fields& config, const std::string& side) {
+SequenceConfig ReadPart(const io::Fields& config, const std::string& side) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", 58101);
   c.outputs = 0;
@@ -155,7 +177,7 @@ void RequireNoOtherValues(const SequenceConfig& c, const io::TensorSet& tensors)
   }
 }
 
-TextDescription DescribeHfMarian(const Fields& config, const io::TensorSet& tensors) {
+TextDescription DescribeHfMarian(const io::Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.model_type = config.String("model_type", std::string(kMarian));
   description.architecture = HfArchitecture(config, "MarianMTModel");
@@ -186,6 +208,7 @@ constinit const TextFamilyRow kHfMarian = {
     .describe = DescribeHfMarian,
     .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
     .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; },
+    .known = kKnown,
     .anchors = kAnchors};
 
 std::string HfMarianObstruction(const SequenceConfig& encoder, const SequenceConfig& decoder) {

@@ -54,7 +54,7 @@ const std::array kProcessors = {
 };
 
 /// "ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor", …
-const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
+const ProcessorDefaults& FindProcessorDefaults(const io::Fields& fields) {
   const std::string_view key = fields.Has("image_processor_type") ? "image_processor_type" : "feature_extractor_type";
   const std::string type = fields.String(key, "ViTImageProcessor");
   for (const ProcessorDefaults& defaults : kProcessors) {
@@ -70,16 +70,16 @@ const ProcessorDefaults& FindProcessorDefaults(const Fields& fields) {
 }
 
 /// A switch of an image processor; as in the library, null turns the step off.
-bool Switch(const Fields& fields, std::string_view key, bool otherwise) {
+bool Switch(const io::Fields& fields, std::string_view key, bool otherwise) {
   return fields.Bool(key, fields.json().contains(key) ? false : otherwise);
 }
 
 /// As in the library, null is rejected for a value that an enabled step needs.
-void RefuseNull(const Fields& fields, std::string_view key) {
+void RefuseNull(const io::Fields& fields, std::string_view key) {
   Require(fields.Has(key) || !fields.json().contains(key), "{}: \"{}\" is null", fields.where(), key);
 }
 
-Filter HuggingFaceFilter(const Fields& fields, int64_t otherwise) {
+Filter HuggingFaceFilter(const io::Fields& fields, int64_t otherwise) {
   // Pillow's numbers.
   constexpr std::array kFilters = {Filter::kNearest, Filter::kLanczos, Filter::kBilinear,
                                    Filter::kBicubic, Filter::kBox,     Filter::kHamming};
@@ -90,10 +90,10 @@ Filter HuggingFaceFilter(const Fields& fields, int64_t otherwise) {
 }
 
 /// A size as {"height", "width"}, [height, width] or one number for both; `key` must exist.
-std::pair<int64_t, int64_t> HeightAndWidth(const Fields& fields, std::string_view key) {
+std::pair<int64_t, int64_t> HeightAndWidth(const io::Fields& fields, std::string_view key) {
   std::pair<int64_t, int64_t> size;
   if (fields.json().find(key)->is_object()) {
-    const Fields object = fields.Object(key);
+    const io::Fields object = fields.Object(key);
     for (const auto& [name, value] : object.json().items())
       Require(name == "height" || name == "width" || value.is_null(),
               "{}: \"{}\" has \"{}\", expected height and width", fields.where(), key, name);
@@ -104,7 +104,7 @@ std::pair<int64_t, int64_t> HeightAndWidth(const Fields& fields, std::string_vie
   return {Side(fields, key, size.first), Side(fields, key, size.second)};
 }
 
-void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size,
+void SetHuggingFaceResize(const io::Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size,
                           Preprocess& p) {
   const auto set_edge = [&](int64_t edge) {
     p.resize = Preprocess::Resize::kShortestEdge;
@@ -116,7 +116,7 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
   };
   const io::Json* size = fields.Has("size") ? &*fields.json().find("size") : nullptr;
   if (size && size->is_object() && fields.Object("size").Has("shortest_edge")) {
-    const Fields object = fields.Object("size");
+    const io::Fields object = fields.Object("size");
     for (const auto& [name, value] : size->items())
       Require(name == "shortest_edge" || value.is_null(), "{}: \"size\" has \"{}\" beside \"shortest_edge\"",
               fields.where(), name);
@@ -139,12 +139,12 @@ void SetHuggingFaceResize(const Fields& fields, const ProcessorDefaults& default
 }
 
 // YOLOS's "size": {"shortest_edge", "longest_edge"}, or one number beside "max_size".
-void SetEdges(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
+void SetEdges(const io::Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
   p.resize = Preprocess::Resize::kEdges;
   p.resize_multiple = defaults.multiple;
   int64_t shortest = defaults.size, longest = defaults.longest_edge;
   if (fields.Has("size") && fields.json().find("size")->is_object()) {
-    const Fields object = fields.Object("size");
+    const io::Fields object = fields.Object("size");
     for (const auto& [name, value] : object.json().items()) {
       Require(name == "shortest_edge" || name == "longest_edge" || value.is_null(),
               "{}: \"size\" has \"{}\", expected shortest_edge and longest_edge", fields.where(), name);
@@ -161,12 +161,12 @@ void SetEdges(const Fields& fields, const ProcessorDefaults& defaults, ImageSize
 
 // EoMT: images are padded to a square, or split into squares. "size": {"shortest_edge", "longest_edge"}, of which the
 // latter may be null.
-void SetSquares(const Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
+void SetSquares(const io::Fields& fields, const ProcessorDefaults& defaults, ImageSize override_size, Preprocess& p) {
   int64_t shortest = defaults.size, longest = defaults.longest_edge;
   if (fields.Has("size")) {
     Require(fields.json().find("size")->is_object(), "{}: \"size\": expected shortest_edge and longest_edge",
             fields.where());
-    const Fields object = fields.Object("size");
+    const io::Fields object = fields.Object("size");
     for (const auto& [name, value] : object.json().items()) {
       Require(name == "shortest_edge" || name == "longest_edge" || value.is_null(),
               "{}: \"size\" has \"{}\", expected shortest_edge and longest_edge", fields.where(), name);
@@ -205,7 +205,7 @@ io::Json SizeObject(int64_t height, int64_t width) { return {{"height", height},
 }  // namespace
 
 Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int channels, ImageSize size) {
-  const Fields fields(preprocessor_config, "preprocessor_config.json");
+  const io::Fields fields(preprocessor_config, "preprocessor_config.json");
   CheckOverride(size);
   const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
   // YOLOS pads images to the largest of their batch, which qkv does not need: each image is computed as if alone.

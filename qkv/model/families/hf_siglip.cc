@@ -57,7 +57,7 @@ const Layout& LayoutFor(const VitConfig& config) { return config.classes > 0 ? k
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-TextTower ReadText(const Fields& config) {
+TextTower ReadText(const io::Fields& config) {
   TextTower tower{.matching = Matching::kSigmoid, .logit_bias = true};
   SequenceConfig& c = tower.config;
   c = ReadHfText(config, {.vocabulary = 32000,
@@ -72,15 +72,15 @@ TextTower ReadText(const Fields& config) {
   return tower;
 }
 
-Description DescribeHfSiglip(const io::Json& json, const std::optional<io::Json>& preprocessor, const io::TensorSet&) {
-  const Fields config(json, "config.json");
+Description DescribeHfSiglip(const io::Fields& config, const std::optional<io::Json>& preprocessor,
+                             const io::TensorSet&) {
   const bool whole = config.String("model_type", "") == "siglip";
   const std::string architecture = HfArchitecture(config, whole ? "SiglipModel" : "SiglipVisionModel");
   Require(architecture.starts_with("Siglip") && !architecture.starts_with("SiglipText"),
           "config.json: architecture \"{}\" is not supported (SiglipModel, SiglipVisionModel and "
           "SiglipForImageClassification are)",
           architecture);
-  const Fields vision = whole && HasHfPart(config, "vision_config") ? HfPart(config, "vision_config") : config;
+  const io::Fields vision = whole && HasHfPart(config, "vision_config") ? HfPart(config, "vision_config") : config;
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -116,9 +116,10 @@ Translation TranslateToHfSiglip(const Description& description) {
 constinit const FamilyRow kHfSiglip = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = [](const io::TensorSet&) { return false; },  // CLIP's row says what is missing
     .describe = DescribeHfSiglip,
+    .known = kHfImageKeys,
     .describe_tensors = [](const io::TensorSet&, const ModelHints&) -> Description {
       Fail("checkpoint: SigLIP needs its config.json");
     },

@@ -61,7 +61,15 @@ constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout
 constexpr int64_t kLength = 8192;
 constexpr int64_t kTrainedLength = 512;
 
-SequenceConfig ReadPart(const Fields& config, int64_t depth) {
+constexpr io::KnownKey kKnown[] = {
+    {"is_encoder_decoder"},    {"d_kv"},
+    {"dense_act_fn"},  // the library's own form of "feed_forward_proj"
+    {"is_gated_act"},          {"num_decoder_layers"},
+    {"output_past"},           {"classifier_dropout"},
+    {"scale_decoder_outputs"},
+};
+
+SequenceConfig ReadPart(const io::Fields& config, int64_t depth) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", 32128);
   c.outputs = 0;
@@ -91,7 +99,7 @@ SequenceConfig ReadPart(const Fields& config, int64_t depth) {
   return c;
 }
 
-TextDescription DescribeHfT5(const Fields& config, const io::TensorSet& tensors) {
+TextDescription DescribeHfT5(const io::Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.model_type = "t5";
   description.architecture = HfArchitecture(config, "T5ForConditionalGeneration");
@@ -122,10 +130,10 @@ TextDescription DescribeHfT5(const Fields& config, const io::TensorSet& tensors)
 
 }  // namespace
 
-constinit const TextFamilyRow kHfT5 = {
-    .model_types = kModelTypes,
-    .describe = DescribeHfT5,
-    .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
-    .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; }};
+constinit const TextFamilyRow kHfT5 = {.model_types = kModelTypes,
+                                       .describe = DescribeHfT5,
+                                       .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
+                                       .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; },
+                                       .known = kKnown};
 
 }  // namespace qkv::model

@@ -4,14 +4,16 @@
 
 namespace qkv::model {
 
-Fields HfPart(const Fields& config, const std::string& name) {
+io::Fields HfPart(const io::Fields& config, const std::string& name) {
   const std::string older = name + "_dict";
   return config.Object(config.Has(older) ? older : name);
 }
 
-bool HasHfPart(const Fields& config, const std::string& name) { return config.Has(name) || config.Has(name + "_dict"); }
+bool HasHfPart(const io::Fields& config, const std::string& name) {
+  return config.Has(name) || config.Has(name + "_dict");
+}
 
-SequenceConfig ReadHfText(const Fields& config, const HfTextDefaults& defaults) {
+SequenceConfig ReadHfText(const io::Fields& config, const HfTextDefaults& defaults) {
   SequenceConfig c;
   c.vocabulary = config.Int("vocab_size", defaults.vocabulary);
   c.length = config.Int("max_position_embeddings", defaults.length);

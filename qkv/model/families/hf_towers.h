@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/tensor_names.h"
-#include "qkv/model/config/fields.h"
 #include "qkv/model/config/sequence_config.h"
 
 namespace qkv::model {
@@ -44,10 +44,10 @@ struct HfTextDefaults {
 
 /// The part `name` of config.json ("text_config", "vision_config"). `name`_dict, which older versions wrote beside it,
 /// replaces it. An absent part is empty: all its values are the defaults.
-Fields HfPart(const Fields& config, const std::string& name);
-bool HasHfPart(const Fields& config, const std::string& name);
+io::Fields HfPart(const io::Fields& config, const std::string& name);
+bool HasHfPart(const io::Fields& config, const std::string& name);
 
 /// Vocabulary, length, blocks, activation and eps of a text encoder with learned positions.
-SequenceConfig ReadHfText(const Fields& config, const HfTextDefaults& defaults);
+SequenceConfig ReadHfText(const io::Fields& config, const HfTextDefaults& defaults);
 
 }  // namespace qkv::model

@@ -37,7 +37,7 @@ constexpr Layout kLayout = {kTables, kIgnored, {}};
 constexpr int64_t kLearnedOffset = 2;  // rows of the learned table before the first position, as in BART
 
 // In transformers a padding token has no computed position. Here it has one like all others: no text holds it.
-void ReadPositions(const Fields& config, SequenceConfig* c) {
+void ReadPositions(const io::Fields& config, SequenceConfig* c) {
   c->length = config.Int("max_position_embeddings", 512);
   if (config.Bool("use_learned_position_embeddings", true)) {
     c->positions = SequencePositions::kLearned;
@@ -48,7 +48,18 @@ void ReadPositions(const Fields& config, SequenceConfig* c) {
   }
 }
 
-TextDescription DescribeHfTrocr(const Fields& config, const io::TensorSet& tensors) {
+constexpr io::KnownKey kKnown[] = {
+    {"is_decoder"},  // always one
+    {"is_encoder_decoder"},
+    {"add_cross_attention"},
+    {"init_std"},
+    {"decoder_layerdrop"},
+    {"encoder_layerdrop"},
+    {"use_learned_position_embeddings"},
+    {"max_position_embeddings"},
+};
+
+TextDescription DescribeHfTrocr(const io::Fields& config, const io::TensorSet& tensors) {
   TextDescription description;
   description.architecture = HfArchitecture(config, "TrOCRForCausalLM");
   description.model_type = "trocr";
@@ -79,6 +90,7 @@ TextDescription DescribeHfTrocr(const Fields& config, const io::TensorSet& tenso
 constinit const TextFamilyRow kHfTrocr = {.model_types = kModelTypes,
                                           .describe = DescribeHfTrocr,
                                           .decoder = [](const SequenceConfig&) -> const Layout& { return kLayout; },
+                                          .known = kKnown,
                                           .anchors = kAnchors};
 
 }  // namespace qkv::model

@@ -47,9 +47,8 @@ io::Json DefaultPreprocessor(bool deit, const VitConfig& c) {
   return json;
 }
 
-Description DescribeHfVit(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeHfVit(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                           const io::TensorSet& tensors) {
-  const Fields config(json, "config.json");
   const bool deit = config.String("model_type", "") == kDeit.type;
   Description description = ReadHfModel(config, deit ? kDeit : kVit, /*patch=*/16, tensors);
   VitConfig& c = description.config;
@@ -71,7 +70,8 @@ bool AreVitTensors(const io::TensorSet& tensors) {
 
 Description DescribeHfVitTensors(const io::TensorSet& tensors, const ModelHints& given) {
   const bool deit = FindWithSuffix(tensors, "embeddings.distillation_token") != nullptr;
-  Description description = DescribeHfVit(HfConfigFromTensors(tensors, given, deit ? kDeit : kVit), {}, tensors);
+  Description description =
+      DescribeHfVit(io::Fields(HfConfigFromTensors(tensors, given, deit ? kDeit : kVit), "config.json"), {}, tensors);
   NoteHfAssumptions(given, &description);
   return description;
 }
@@ -115,9 +115,10 @@ Translation TranslateToHfVit(const Description& description) {
 constinit const FamilyRow kHfVit = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreVitTensors,
     .describe = DescribeHfVit,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeHfVitTensors,
     // Only DINOv2 has LayerScale, and it has no distillation token.
     .settings = kHfSettings,

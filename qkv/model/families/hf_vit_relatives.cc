@@ -46,15 +46,15 @@ constexpr Layout kLayout = {kTables, kIgnored, {}};
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-Description DescribeRelative(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeRelative(const io::Fields& file, const std::optional<io::Json>& preprocessor,
                              const io::TensorSet& tensors) {
-  io::Json encoder = json;
-  const std::string name = Fields(json, "config.json").String("model_type", "");
+  io::Json encoder = file.json();
+  const std::string name = file.String("model_type", "");
   const HfType& type = *std::ranges::find(kTypes, name, &HfType::type);
   if (encoder.contains("architectures") && encoder["architectures"] == io::Json({"ViTMAEForPreTraining"})) {
     encoder["architectures"] = {"ViTMAEModel"};
   }
-  const Fields config(encoder, "config.json");
+  const io::Fields config = file.With(encoder);
   Description description = ReadHfModel(config, type, /*patch=*/type.type == kIJepa.type ? 14 : 16, tensors);
   VitConfig& c = description.config;
   if (type.type == kMsn.type) c.block.norm.eps = config.Number("layer_norm_eps", 1e-6);
@@ -80,7 +80,8 @@ bool AreIJepaTensors(const io::TensorSet& tensors) {
 }
 
 Description DescribeIJepaTensors(const io::TensorSet& tensors, const ModelHints& given) {
-  Description description = DescribeRelative(HfConfigFromTensors(tensors, given, kIJepa), {}, tensors);
+  const io::Json config = HfConfigFromTensors(tensors, given, kIJepa);
+  Description description = DescribeRelative(io::Fields(config, "config.json"), {}, tensors);
   NoteHfAssumptions(given, &description);
   return description;
 }
@@ -100,9 +101,10 @@ bool IsRelative(const VitConfig& c) {
 constinit const FamilyRow kHfVitRelatives = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreIJepaTensors,
     .describe = DescribeRelative,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeIJepaTensors,
     .settings = kHfSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -42,7 +42,7 @@ constexpr Layout kLayout = {kTables, {}, {}};
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-std::string Architecture(const Fields& config, const io::TensorSet& tensors) {
+std::string Architecture(const io::Fields& config, const io::TensorSet& tensors) {
   const bool detects = tensors.Find("bbox_predictor.layers.0.weight") != nullptr || tensors.tensors().empty();
   const std::string name = HfArchitecture(config, std::string(detects ? kDetector : kEncoder));
   Require(name == kDetector || name == kEncoder, "config.json: architecture \"{}\" is not supported ({} and {} are)",
@@ -50,11 +50,11 @@ std::string Architecture(const Fields& config, const io::TensorSet& tensors) {
   return name;
 }
 
-Description DescribeYolos(const io::Json& json, const std::optional<io::Json>& preprocessor,
+Description DescribeYolos(const io::Fields& file, const std::optional<io::Json>& preprocessor,
                           const io::TensorSet& tensors) {
-  io::Json filled = json;
-  if (!Fields(json, "config.json").Has("image_size")) filled["image_size"] = {512, 864};
-  const Fields config(filled, "config.json");
+  io::Json filled = file.json();
+  if (!file.Has("image_size")) filled["image_size"] = {512, 864};
+  const io::Fields config = file.With(filled);
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kHuggingFace;
@@ -89,7 +89,7 @@ Description DescribeYolosTensors(const io::TensorSet& tensors, const ModelHints&
             classes->shape);
     config["num_labels"] = classes->shape[0] - 1;
   }
-  Description description = DescribeYolos(config, {}, tensors);
+  Description description = DescribeYolos(io::Fields(config, "config.json"), {}, tensors);
   NoteHfAssumptions(given, &description);
   return description;
 }
@@ -106,9 +106,10 @@ bool IsYolos(const VitConfig& c) { return c.family == Family::kHuggingFace && c.
 constinit const FamilyRow kHfYolos = {
     .library = Family::kHuggingFace,
     .model_types = kModelTypes,
-    .recognises = [](const Fields& config) { return HasModelType(config, kModelTypes); },
+    .recognises = [](const io::Fields& config) { return HasModelType(config, kModelTypes); },
     .recognises_tensors = AreYolosTensors,
     .describe = DescribeYolos,
+    .known = kHfImageKeys,
     .describe_tensors = DescribeYolosTensors,
     .settings = kHfSettings,
     .preprocess_settings = kHfPreprocessKeys,

@@ -68,7 +68,7 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // open_clip_config.json
 
-void Refuse(const Fields& config, std::initializer_list<const char*> switches) {
+void Refuse(const io::Fields& config, std::initializer_list<const char*> switches) {
   for (const char* key : switches) {
     const bool off = !config.Has(key) || config.json()[key] == false;
     Require(off, "{}: \"{}\" is not supported", config.where(), key);
@@ -76,12 +76,12 @@ void Refuse(const Fields& config, std::initializer_list<const char*> switches) {
 }
 
 // Options of blocks that no published model has.
-void RefuseCustomBlocks(const Fields& config) {
+void RefuseCustomBlocks(const io::Fields& config) {
   Refuse(config, {"qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"});
 }
 
 // The encoder's blocks: width, heads, MLP, activation, norms.
-void ReadBlocks(const Fields& config, int64_t heads, bool quick_gelu, nn::BlockConfig* block) {
+void ReadBlocks(const io::Fields& config, int64_t heads, bool quick_gelu, nn::BlockConfig* block) {
   RefuseCustomBlocks(config);
   Require(heads > 0 && block->width > 0 && block->width % heads == 0, "{}: {} heads do not divide a width of {}",
           config.where(), heads, block->width);
@@ -98,7 +98,7 @@ void ReadBlocks(const Fields& config, int64_t heads, bool quick_gelu, nn::BlockC
   block->layer_scale = config.Number("ls_init_value", 0) != 0;
 }
 
-VitConfig ReadNative(const Fields& config, int64_t embedding, bool quick_gelu) {
+VitConfig ReadNative(const io::Fields& config, int64_t embedding, bool quick_gelu) {
   Refuse(config, {"attentional_pool"});
   Require(!config.Has("layers") || config.json()["layers"].is_number(),
           "{}: a ResNet (\"layers\" is a list) is not supported, only Vision Transformers", config.where());
@@ -126,7 +126,7 @@ VitConfig ReadNative(const Fields& config, int64_t embedding, bool quick_gelu) {
 }
 
 // A model of timm. args: "timm_args" of the file, arguments that differ from the registry's.
-VitConfig ReadTimm(const Fields& config, const Fields& args, int64_t embedding) {
+VitConfig ReadTimm(const io::Fields& config, const io::Fields& args, int64_t embedding) {
   const std::string projection = config.String("timm_proj", "linear"), pool = config.String("timm_pool", "avg");
   Require(projection == "linear" || projection == "none" || projection.empty(),
           "{}: \"timm_proj\" is \"{}\", expected linear, none or nothing", config.where(), projection);
@@ -145,8 +145,8 @@ VitConfig ReadTimm(const Fields& config, const Fields& args, int64_t embedding) 
 }
 
 // Which of open_clip's tokenizers prepares texts, and how: its own fills with zeros, Hugging Face's with their padding.
-TextPreparation ReadPreparation(const Fields& config) {
-  const Fields options = config.Object("tokenizer_kwargs");
+TextPreparation ReadPreparation(const io::Fields& config) {
+  const io::Fields options = config.Object("tokenizer_kwargs");
   const bool own = config.String("hf_tokenizer_name", "").empty();
   TextPreparation preparation;
   if (own) preparation.padding_id = 0;
@@ -166,7 +166,7 @@ TextPreparation ReadPreparation(const Fields& config) {
   return preparation;
 }
 
-TextTower ReadText(const Fields& config, int64_t embedding, bool quick_gelu) {
+TextTower ReadText(const io::Fields& config, int64_t embedding, bool quick_gelu) {
   Require(!config.Has("hf_model_name"),
           "{}: texts are encoded by Hugging Face's {}, which is not supported; only open_clip's own encoder is",
           config.where(), config.String("hf_model_name", ""));
@@ -194,7 +194,7 @@ TextTower ReadText(const Fields& config, int64_t embedding, bool quick_gelu) {
 }
 
 // open_clip's transform for evaluation, which is timm's without a margin, in timm's keys.
-io::Json Preprocessing(const Fields& config, const VitConfig& c) {
+io::Json Preprocessing(const io::Fields& config, const VitConfig& c) {
   const std::string mode = config.String("resize_mode", "shortest");
   Require(mode == "shortest" || mode == "squash" || mode == "longest",
           "{}: \"resize_mode\" is \"{}\", expected shortest, longest or squash", config.where(), mode);
@@ -207,14 +207,16 @@ io::Json Preprocessing(const Fields& config, const VitConfig& c) {
                    {"mean", {0.48145466, 0.4578275, 0.40821073}},
                    {"std", {0.26862954, 0.26130258, 0.27577711}}};
   for (const char* key : {"mean", "std"}) {
-    if (config.Has(key)) json[key] = config.json()[key];
+    if (config.Has(key)) json[key] = config.Value(key);
   }
+  const int64_t fill = config.Int("fill_color", 0);
+  Require(fill >= 0 && fill <= 255, "{}: \"fill_color\" is {}, expected 0 to 255", config.where(), fill);
+  json["fill_color"] = fill;
   return json;
 }
 
-Description DescribeOpenClip(const io::Json& json, const std::optional<io::Json>&, const io::TensorSet&) {
-  const Fields file(json, "open_clip_config.json");
-  const Fields config = file.Object("model_cfg"), vision = config.Object("vision_cfg");
+Description DescribeOpenClip(const io::Fields& file, const std::optional<io::Json>&, const io::TensorSet&) {
+  const io::Fields config = file.Object("model_cfg"), vision = config.Object("vision_cfg");
   const int64_t embedding = config.RequiredInt("embed_dim");
   const bool quick_gelu = config.Bool("quick_gelu", false), timm = vision.Has("timm_model_name");
   Description description;
@@ -241,7 +243,7 @@ bool AreOpenClipTensors(const io::TensorSet& tensors) {
 constinit const FamilyRow kOpenClip = {
     .library = Family::kOpenClip,
     .model_types = {},
-    .recognises = [](const Fields& config) { return config.Has("model_cfg"); },
+    .recognises = [](const io::Fields& config) { return config.Has("model_cfg"); },
     .recognises_tensors = AreOpenClipTensors,
     .describe = DescribeOpenClip,
     .describe_tensors = [](const io::TensorSet&, const ModelHints&) -> Description {

@@ -15,12 +15,12 @@ namespace {
 using Resize = Preprocess::Resize;
 }  // namespace
 
-int64_t Side(const Fields& fields, std::string_view key, int64_t side) {
+int64_t Side(const io::Fields& fields, std::string_view key, int64_t side) {
   Require(side > 0 && side <= INT32_MAX, "{}: \"{}\" is {}, expected a number of pixels", fields.where(), key, side);
   return side;
 }
 
-std::vector<float> Channels(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
+std::vector<float> Channels(const io::Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                             int channels) {
   std::vector<float> values = otherwise;
   if (fields.Has(key)) {
@@ -39,7 +39,7 @@ std::vector<float> Channels(const Fields& fields, std::string_view key, const st
   return values;
 }
 
-std::vector<float> Deviations(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
+std::vector<float> Deviations(const io::Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                               int channels) {
   std::vector<float> values = Channels(fields, key, otherwise, channels);
   for (const float x : values) Require(x != 0, "{}: \"{}\" has a zero", fields.where(), key);

@@ -7,24 +7,24 @@
 #include <vector>
 
 #include "qkv/image/preprocess.h"
+#include "qkv/io/fields.h"
 #include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/config/description.h"
-#include "qkv/model/config/fields.h"
 #include "qkv/model/config/preprocess_config.h"
 
 namespace qkv::model {
 
 /// `side`, the value of `key`. Throws Error if it is not a valid number of pixels.
-int64_t Side(const Fields& fields, std::string_view key, int64_t side);
+int64_t Side(const io::Fields& fields, std::string_view key, int64_t side);
 
 /// Values per channel, from one number or a list. A list of three equal values fits one channel (a model changed to
 /// grey often keeps it). Lists of other lengths are kept, and Apply rejects them: a caller that provides pixels does
 /// not need them.
-std::vector<float> Channels(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
+std::vector<float> Channels(const io::Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                             int channels);
 
 /// As Channels. Throws Error if a value is 0.
-std::vector<float> Deviations(const Fields& fields, std::string_view key, const std::vector<float>& otherwise,
+std::vector<float> Deviations(const io::Fields& fields, std::string_view key, const std::vector<float>& otherwise,
                               int channels);
 
 /// The keys of timm's pretrained_cfg and of Hugging Face's preprocessor_config.json that a caller may set.

@@ -13,7 +13,7 @@ constexpr const TextFamilyRow* kTextFamilies[] = {&kHfBert,   &kHfDistilBert, &k
 
 }  // namespace
 
-const TextFamilyRow* FindTextFamily(const Fields& config) {
+const TextFamilyRow* FindTextFamily(const io::Fields& config) {
   const auto found = std::ranges::find_if(
       kTextFamilies, [&](const TextFamilyRow* row) { return HasModelType(config, row->model_types); });
   return found == std::end(kTextFamilies) ? nullptr : *found;

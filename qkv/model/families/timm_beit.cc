@@ -67,14 +67,14 @@ constexpr const char* kOwnArguments[] = {"use_rel_pos_bias", "use_shared_rel_pos
 
 }  // namespace
 
-bool IsTimmBeit(const Fields& config) {
+bool IsTimmBeit(const io::Fields& config) {
   const std::string_view known = TimmClass(config.String("architecture", ""));
   if (!known.empty()) return known == kTimmBeitClass;
-  const Fields args = config.Object("model_args");
+  const io::Fields args = config.Object("model_args");
   return std::ranges::any_of(kOwnArguments, [&](const char* key) { return args.Has(key); });
 }
 
-VitConfig ParseTimmBeit(const Fields& args, const std::string& architecture) {
+VitConfig ParseTimmBeit(const io::Fields& args, const std::string& architecture) {
   const std::string norm = args.String("norm_layer", "LayerNorm");
   Require(norm == "layernorm" || norm == "LayerNorm", "{}: norm_layer \"{}\" is not supported (only \"layernorm\")",
           architecture, norm);
@@ -235,7 +235,7 @@ bool HoldsModel(const VitConfig& c) {
 
 constinit const FamilyRow kTimmBeit = TimmRow({
     .recognises =
-        [](const Fields& config) {
+        [](const io::Fields& config) {
           return config.Has("architecture") && !config.Has("model_type") && IsTimmBeit(config);
         },
     .recognises_tensors = AreBeitTensors,

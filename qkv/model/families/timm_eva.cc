@@ -126,7 +126,7 @@ constexpr std::string_view kOwnArguments[] = {"use_rot_pos_emb", "use_abs_pos_em
                                               "scale_mlp",       "scale_attn_inner",         "num_reg_tokens",
                                               "attn_type",       "use_pre_transformer_norm", "qkv_fused"};
 
-void RefuseUnsupported(const Fields& args, const std::string& architecture) {
+void RefuseUnsupported(const io::Fields& args, const std::string& architecture) {
   static constexpr std::array<const char*, 4> kOff = {"use_post_norm", "attn_only_layer_scale", "gated_attn",
                                                       "dynamic_img_pad"};
   for (const char* key : kOff) {
@@ -138,7 +138,7 @@ void RefuseUnsupported(const Fields& args, const std::string& architecture) {
           architecture, norm);
 }
 
-void ParseRotary(const Fields& args, const std::string& architecture, VitConfig* c) {
+void ParseRotary(const io::Fields& args, const std::string& architecture, VitConfig* c) {
   if (!args.Bool("use_rot_pos_emb", false)) return;
   const std::string type = args.String("rope_type", "cat"), indexing = args.String("rope_grid_indexing", "ij");
   Require(indexing == "ij" || indexing == "xy", "{}: rope_grid_indexing \"{}\" is not one of ij, xy", args.where(),
@@ -166,7 +166,7 @@ void ParseRotary(const Fields& args, const std::string& architecture, VitConfig*
   c->rotary_scales = true;
 }
 
-void ParseMlp(const Fields& args, VitConfig* c) {
+void ParseMlp(const io::Fields& args, VitConfig* c) {
   nn::MlpConfig& mlp = c->block.mlp;
   mlp.width = HiddenWidth(c->block.width, args.Number("mlp_ratio", 4));
   mlp.norm = args.Bool("scale_mlp", false);
@@ -178,7 +178,7 @@ void ParseMlp(const Fields& args, VitConfig* c) {
   if (multiple > 0) mlp.width = (mlp.width + multiple - 1) / multiple * multiple;
 }
 
-void ParsePooling(const Fields& args, VitConfig* c) {
+void ParsePooling(const io::Fields& args, VitConfig* c) {
   ParseTimmPool(args, "avg", c);
   c->fc_norm = args.Bool("use_fc_norm", args.String("global_pool", "avg") == "avg");
   c->final_norm = args.Bool("use_post_transformer_norm", !c->fc_norm);
@@ -192,14 +192,14 @@ void ParsePooling(const Fields& args, VitConfig* c) {
 
 }  // namespace
 
-bool IsTimmEva(const Fields& config) {
+bool IsTimmEva(const io::Fields& config) {
   const std::string_view known = TimmClass(config.String("architecture", ""));
   if (!known.empty()) return known == kTimmEvaClass;
-  const Fields args = config.Object("model_args");
+  const io::Fields args = config.Object("model_args");
   return std::ranges::any_of(kOwnArguments, [&](std::string_view key) { return args.Has(key); });
 }
 
-VitConfig ParseTimmEva(const Fields& args, const std::string& architecture) {
+VitConfig ParseTimmEva(const io::Fields& args, const std::string& architecture) {
   RefuseUnsupported(args, architecture);
   VitConfig c;
   c.architecture = architecture;
@@ -353,7 +353,7 @@ bool HoldsModel(const VitConfig& c) {
 
 constinit const FamilyRow kTimmEva = TimmRow({
     .recognises =
-        [](const Fields& config) {
+        [](const io::Fields& config) {
           return config.Has("architecture") && !config.Has("model_type") && IsTimmEva(config);
         },
     .recognises_tensors = AreEvaTensors,

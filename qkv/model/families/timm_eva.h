@@ -3,26 +3,26 @@
 
 #include <string>
 
+#include "qkv/io/fields.h"
 #include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
-#include "qkv/model/config/fields.h"
 #include "qkv/model/families/family.h"
 #include "qkv/model/families/preprocess_common.h"
 
 namespace qkv::model {
 
 /// True if a config.json of timm is of class Eva: by its name in the registry, or by arguments that only Eva has.
-bool IsTimmEva(const Fields& config);
+bool IsTimmEva(const io::Fields& config);
 
 /// The configuration for the arguments of Eva's constructor. Throws Error that names an argument that qkv lacks.
-VitConfig ParseTimmEva(const Fields& args, const std::string& architecture);
+VitConfig ParseTimmEva(const io::Fields& args, const std::string& architecture);
 
 /// The arguments that both classes have: sizes of image and patch, channels, width, depth and heads. Throws Error if
 /// the heads do not divide the width.
-void ParseTimmShape(const Fields& args, VitConfig* config);
+void ParseTimmShape(const io::Fields& args, VitConfig* config);
 
 /// Sets pool from "global_pool"; the class token must be known. Throws Error for a pooling that timm or qkv lacks.
-void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* config);
+void ParseTimmPool(const io::Fields& args, const std::string& otherwise, VitConfig* config);
 
 /// A number, or two where they differ.
 io::Json TimmSize(int64_t height, int64_t width);
@@ -33,8 +33,8 @@ double TimmMlpRatio(int64_t hidden, int64_t width);
 /// The row of one of timm's classes, with what is the same for all: how their files say preprocessing and labels.
 constexpr FamilyRow TimmRow(FamilyRow own) {
   own.library = Family::kTimm;
-  own.describe = [](const io::Json& config, const std::optional<io::Json>&, const io::TensorSet&) {
-    return DescribeTimm(config);
+  own.describe = [](const io::Fields& config, const std::optional<io::Json>&, const io::TensorSet&) {
+    return DescribeTimm(config.json());
   };
   own.preprocess_settings = kTimmPreprocessKeys;
   own.arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; };

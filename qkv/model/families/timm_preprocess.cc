@@ -21,7 +21,7 @@ const std::vector<float> kImageNetMean = {0.485f, 0.456f, 0.406f}, kImageNetStd 
 // In the order of image::Filter.
 constexpr const char* kTimmFilters[] = {"nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"};
 
-Filter TimmFilter(const Fields& fields) {
+Filter TimmFilter(const io::Fields& fields) {
   const std::string name = fields.String("interpolation", "bicubic");
   if (name == "nearest") return Filter::kNearest;
   if (name == "box") return Filter::kBox;
@@ -66,7 +66,7 @@ std::vector<double> PerUnit(const Preprocess& p, const std::vector<float>& value
 }  // namespace
 
 Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
-  const Fields fields(pretrained_cfg, "pretrained_cfg");
+  const io::Fields fields(pretrained_cfg, "pretrained_cfg");
   CheckOverride(size);
   Preprocess p;
   p.crop = Preprocess::Crop::kTorchvision;
@@ -97,7 +97,10 @@ Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
     p.resize = Preprocess::Resize::kExact;
   } else if (mode == "border") {
     p.resize = Preprocess::Resize::kFit;
-    for (const float mean : p.mean) p.fill.push_back(FillByte(mean));
+    // timm fills with the mean; open_clip has a colour of its own.
+    for (const float mean : p.mean) {
+      p.fill.push_back(fields.Has("fill_color") ? static_cast<uint8_t>(fields.Int("fill_color", 0)) : FillByte(mean));
+    }
   } else {
     Require(mode == "center" || mode.empty(), "{}: \"crop_mode\" is \"{}\", expected center, squash or border",
             fields.where(), mode);

@@ -31,7 +31,9 @@ using simd::Activation;
 // Names of tensors
 
 constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows};
-constexpr Layout kLayout = {kTables, {}, {}};
+// Of training with masked patches: DINOv2's authors store it.
+constexpr std::string_view kIgnored[] = {"mask_token"};
+constexpr Layout kLayout = {kTables, kIgnored, {}};
 
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
@@ -69,7 +71,7 @@ constexpr std::string_view kSettings[] = {"img_size",
                                           "pos_embed_align_corners"};
 
 // timm's name, or that of the class, as code writes it.
-Activation ParseActivation(const std::string& name, const Fields& args) {
+Activation ParseActivation(const std::string& name, const io::Fields& args) {
   static constexpr std::pair<std::string_view, Activation> kClasses[] = {
       {"GELU", Activation::kGelu}, {"GELUTanh", Activation::kGeluTanh}, {"QuickGELU", Activation::kQuickGelu},
       {"ReLU", Activation::kRelu}, {"SiLU", Activation::kSilu},         {"Tanh", Activation::kTanh}};
@@ -80,7 +82,7 @@ Activation ParseActivation(const std::string& name, const Fields& args) {
   return *activation;
 }
 
-void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
+void ParseMlp(const io::Fields& args, double mlp_ratio, VitConfig* c) {
   const std::string layer = args.String("mlp_layer", "Mlp");
   const int64_t hidden = HiddenWidth(c->block.width, mlp_ratio);
   c->block.mlp.width = hidden;
@@ -98,7 +100,7 @@ void ParseMlp(const Fields& args, double mlp_ratio, VitConfig* c) {
 }
 
 // Rejects arguments of VisionTransformer that change the computation in a way that qkv does not support.
-void RefuseUnsupported(const Fields& args, const std::string& architecture) {
+void RefuseUnsupported(const io::Fields& args, const std::string& architecture) {
   static constexpr std::array<std::pair<const char*, const char*>, 4> kDefaults = {
       {{"block_fn", "Block"}, {"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
   for (const auto& [key, expected] : kDefaults) {
@@ -112,7 +114,7 @@ void RefuseUnsupported(const Fields& args, const std::string& architecture) {
           architecture, norm);
 }
 
-VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
+VitConfig ParseArguments(const io::Fields& args, const std::string& architecture) {
   RefuseUnsupported(args, architecture);
   VitConfig c;
   c.architecture = architecture;
@@ -153,7 +155,7 @@ VitConfig ParseArguments(const Fields& args, const std::string& architecture) {
   return c;
 }
 
-bool HasLabels(const Fields& config) { return config.Has("label_names") || config.Has("labels"); }
+bool HasLabels(const io::Fields& config) { return config.Has("label_names") || config.Has("labels"); }
 
 // True if the classifier of this model, a name with its tag, is CLIP's projection into the space of texts: timm stores
 // it so for weights that were not fine-tuned on classes.
@@ -162,12 +164,12 @@ bool IsProjection(const std::string& name, int64_t classes) {
   if (classes == 0 || name.find("_clip_") == std::string::npos || name.find("_ft_") != std::string::npos) return false;
   if (!FindTimmArchitecture(name, &registered)) return false;
   constexpr int64_t kImageNet = 1000;
-  const int64_t width = Fields(registered.pretrained_cfg, "registry").Int("num_classes", kImageNet);
+  const int64_t width = io::Fields(registered.pretrained_cfg, "registry").Int("num_classes", kImageNet);
   return width != kImageNet && width == classes;
 }
 
 // label_names is a list, or a map from class to name if there are gaps; label_descriptions may have longer names.
-std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
+std::vector<std::string> ParseLabels(const io::Fields& config, int64_t classes) {
   static const io::Json kNone = nullptr;
   const io::Json* names = &kNone;
   for (const char* key : {"label_names", "labels"}) {
@@ -201,7 +203,7 @@ std::vector<std::string> ParseLabels(const Fields& config, int64_t classes) {
 
 }  // namespace
 
-void ParseTimmShape(const Fields& args, VitConfig* c) {
+void ParseTimmShape(const io::Fields& args, VitConfig* c) {
   std::tie(c->image_height, c->image_width) = args.Size("img_size", {224, 224});
   std::tie(c->patch_height, c->patch_width) = args.Size("patch_size", {16, 16});
   c->channels = args.Int("in_chans", 3);
@@ -213,7 +215,7 @@ void ParseTimmShape(const Fields& args, VitConfig* c) {
   c->block.attention.head_width = c->block.width / c->block.attention.heads;
 }
 
-void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* c) {
+void ParseTimmPool(const io::Fields& args, const std::string& otherwise, VitConfig* c) {
   // "": timm returns all tokens, of which embeddings and maps take what is asked for.
   const std::string given = args.String("global_pool", otherwise);
   const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
@@ -224,7 +226,7 @@ void ParseTimmPool(const Fields& args, const std::string& otherwise, VitConfig* 
 }
 
 Description DescribeTimm(const io::Json& json) {
-  const Fields config(json, "config.json");
+  const io::Fields config(json, "config.json");
   const std::string architecture = config.String("architecture", "");
   Require(!architecture.empty(), "config.json: \"architecture\" is missing");
   TimmArchitecture registered{io::Json::object(), io::Json::object()};
@@ -244,7 +246,7 @@ Description DescribeTimm(const io::Json& json) {
 
   // In increasing priority: pretrained_cfg, the registry's arguments, model_args.
   io::Json args = io::Json::object();
-  const Fields weak(cfg, "pretrained_cfg");
+  const io::Fields weak(cfg, "pretrained_cfg");
   if (weak.Int("num_classes", -1) >= 0) args["num_classes"] = weak.Int("num_classes", 0);
   if (weak.Has("global_pool")) args["global_pool"] = weak.String("global_pool", "token");
   const bool dynamic = config.Object("model_args").Bool("dynamic_img_size", false);
@@ -259,7 +261,7 @@ Description DescribeTimm(const io::Json& json) {
   args.update(config.Object("model_args").json());
 
   Description description;
-  const Fields arguments(args, "config.json: model_args");
+  const io::Fields arguments(args, "config.json: model_args");
   description.config = IsTimmBeit(config)  ? ParseTimmBeit(arguments, architecture)
                        : IsTimmEva(config) ? ParseTimmEva(arguments, architecture)
                                            : ParseArguments(arguments, architecture);
@@ -396,7 +398,7 @@ std::string SettingsThatFit(const VitConfig& c, const io::TensorSet& tensors) {
   try {
     std::vector<std::string> ignored;
     args = ArgumentsFromTensors(tensors, given, &ignored);
-    t = ParseArguments(Fields(args, "the tensors"), c.architecture);
+    t = ParseArguments(io::Fields(args, "the tensors"), c.architecture);
   } catch (const Error&) {
     return "";  // of no plain VisionTransformer
   }
@@ -579,7 +581,7 @@ void EndTimmTranslation(const Description& description, double entry_eps, Transl
 }
 
 constinit const FamilyRow kTimmVit = TimmRow({
-    .recognises = [](const Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
+    .recognises = [](const io::Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
     .recognises_tensors = AreTimmTensors,
     .describe_tensors = DescribeTimmTensors,
     .settings = kSettings,

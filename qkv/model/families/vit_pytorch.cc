@@ -76,7 +76,7 @@ int64_t CountBlocks(const io::TensorSet& tensors) {
 constexpr std::string_view kSettings[] = {"architecture", "image_size", "patch_size", "num_classes", "dim",     "depth",
                                           "heads",        "mlp_dim",    "pool",       "channels",    "dim_head"};
 
-void ParseHead(const Fields& config, const io::TensorSet& tensors, bool simple, VitConfig* c) {
+void ParseHead(const io::Fields& config, const io::TensorSet& tensors, bool simple, VitConfig* c) {
   const std::string head = simple ? "linear_head" : tensors.Find("mlp_head.1.weight") ? "mlp_head.1" : "mlp_head";
   c->head_norm = head == "mlp_head.1";
   const bool there = tensors.Find(head + ".weight") != nullptr;
@@ -88,7 +88,7 @@ void ParseHead(const Fields& config, const io::TensorSet& tensors, bool simple, 
 }
 
 Description DescribeVitPytorch(const io::Json& json, const io::TensorSet& tensors) {
-  const Fields config(json, "config.json");
+  const io::Fields config(json, "config.json");
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kVitPytorch;
@@ -189,11 +189,11 @@ Translation TranslateToVitPytorch(const Description& description) {
 constinit const FamilyRow kVitPytorch = {
     .library = Family::kVitPytorch,
     .model_types = {},
-    .recognises = [](const Fields& config) { return config.String("library_name", "") == "vit-pytorch"; },
+    .recognises = [](const io::Fields& config) { return config.String("library_name", "") == "vit-pytorch"; },
     .recognises_tensors =
         [](const io::TensorSet& tensors) { return tensors.Find("to_patch_embedding.2.weight") != nullptr; },
-    .describe = [](const io::Json& config, const std::optional<io::Json>&,
-                   const io::TensorSet& tensors) { return DescribeVitPytorch(config, tensors); },
+    .describe = [](const io::Fields& config, const std::optional<io::Json>&,
+                   const io::TensorSet& tensors) { return DescribeVitPytorch(config.json(), tensors); },
     .describe_tensors = DescribeVitPytorchTensors,
     .settings = kSettings,
     .preprocess_settings = kTimmPreprocessKeys,

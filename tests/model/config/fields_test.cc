@@ -1,6 +1,6 @@
 // Configurations whose fields have the wrong type: every field of every golden model's files in turn. What is refused
 // names the field, and no message is that of the JSON library.
-#include "qkv/model/config/fields.h"
+#include "qkv/io/fields.h"
 
 #include <gtest/gtest.h>
 

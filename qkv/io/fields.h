@@ -1,0 +1,84 @@
+// Typed reading of a JSON object: a setting that has the wrong type is an error that names it, and one that was not
+// read is not passed over in silence. Readers read what they do, and declare the keys that they know and need not read.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "qkv/io/json.h"
+
+namespace qkv::io {
+
+/// A key that a reader knows, for where it is not read: because another key switches it off, or it is of no use here.
+struct KnownKey {
+  std::string_view key;  // of this object and those within; "rope_parameters.beta_fast": of that one alone
+  /// Values with which the answer is what it would be without the key, as JSON, separated by '|': "false|0". Empty: the
+  /// key has no effect on the answer. null is always such a value.
+  std::string_view neutral = {};
+};
+
+/// A key of a file, and what was done with it.
+struct Setting {
+  enum class Use {
+    kUsed,
+    kNeutral,   // not done here, and the value asks for nothing
+    kNoEffect,  // says nothing about the answer: names, versions, training
+    kUnknown,
+  };
+  std::string file, key, value;  // value: JSON, cut if it is long
+  Use use = Use::kUsed;
+  bool operator==(const Setting&) const = default;
+};
+
+/// "used", "neutral", "of no effect", "unknown"
+std::string_view Name(Setting::Use use);
+/// Keys that nobody knows, in words for people; empty if there are none.
+std::string DescribeUnknown(std::span<const Setting> settings);
+
+/// An object of a file. Copies, and objects within it, remember together which keys were read. null counts as absent.
+class Fields {
+ public:
+  /// where: prefix of error messages, such as "config.json". `object` outlives this. Throws Error unless it is a JSON
+  /// object.
+  Fields(const Json& object, std::string where);
+
+  bool Has(std::string_view key) const;  // present, and not null
+  int64_t Int(std::string_view key, int64_t otherwise) const;
+  double Number(std::string_view key, double otherwise) const;
+  bool Bool(std::string_view key, bool otherwise) const;
+  std::string String(std::string_view key, const std::string& otherwise) const;
+  /// A number, or two as [height, width].
+  std::pair<int64_t, int64_t> Size(std::string_view key, std::pair<int64_t, int64_t> otherwise) const;
+  /// Throws Error if the key is missing.
+  int64_t RequiredInt(std::string_view key) const;
+  /// The object under this key, or an empty one.
+  Fields Object(std::string_view key) const;
+  /// Whatever is under this key; null if it is absent.
+  const Json& Value(std::string_view key) const;
+  /// The same file, some of whose values a reader has put in the place of others. `object` outlives the result.
+  Fields With(const Json& object) const;
+
+  const Json& json() const { return *object_; }
+  const std::string& where() const { return where_; }
+
+  /// Once the object has been read: every key of it. Throws Error that names a known key with a value that would have
+  /// an effect.
+  std::vector<Setting> Settle(std::initializer_list<std::span<const KnownKey>> known) const;
+
+ private:
+  struct Record;
+  const Json* Find(std::string_view key) const;
+
+  const Json* object_;
+  std::string where_;
+  std::shared_ptr<Record> record_;
+  std::string path_;  // of this object in the file: "" or "rope_parameters."
+};
+
+}  // namespace qkv::io
