@@ -57,6 +57,14 @@ case $1 in
     printf '[{"image_id":1,"category_id":2,"bbox":[0,1,9,8],"score":0.5}]' >> "$2/small"
     exit
     ;;
+  pattern)
+    # The pattern, and a text behind a zero byte.
+    printf '[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}&&[^\\p{Han}]]+(?i:'"'"'ll|'"'"'d)?|\\p{N}{1,3}|\\s+(?!\\S)\0I'"'"'ll see' > "$2/classes"
+    printf '(?<x>a|b)(c)?\\k<x>|(?<=a|bc)d|(?<!\\w)(?m:.)|^(?x) a b # c\n|\\b[[:^alpha:]-]\0aca bcd' > "$2/groups"
+    printf 'a{,3}?|b{2}+c*+(?>d+)|(?i)k\\x{41}\\u0042[]\\h\\W_-]\\R$\\z\0aaa bbbb' > "$2/repeats"
+    printf '(a|b)\\1|\\p{^Greek}\\G\\P{Lu}\\Ka[a-z&&[^b-d]&&[:lower:]]\0aa ba' > "$2/references"
+    exit
+    ;;
   tokenizer)
     # The kind, the file, and a text behind a zero byte.
     for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps bert bert_cased qwen2 llama_json; do

@@ -7,11 +7,12 @@
 #include <array>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "qkv/core/error.h"
 #include "qkv/core/work.h"
-#include "qkv/text/unicode_versions.h"
+#include "qkv/text/pattern.h"
 
 namespace qkv::text {
 namespace {
@@ -81,66 +82,9 @@ bool IsShortLiteral(std::string_view pattern) {
   return bytes <= kMaxLiteral;
 }
 
-// As in Oniguruma and Rust; PCRE2's \s has U+180E too, its \w has neither marks nor connectors.
-constexpr std::string_view kSpaces = R"(\x{9}-\x{d}\x{20}\x{85}\p{Z})";
-constexpr std::string_view kNoSpaces = R"(\x{0}-\x{8}\x{e}-\x{1f}!-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff})"
-                                       R"(\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff})"
-                                       R"(\x{3001}-\x{10ffff})";
-// Oniguruma counts the digits and fractions of Latin-1 too.
-constexpr std::string_view kWordClass = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
-
-// Categories that have more members in later versions of Unicode.
-struct Property {
-  std::string_view name, more;
+struct FreeContext {
+  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
 };
-constexpr Property kProperties[] = {
-    {R"(\p{L})", kNewLetters}, {R"(\p{N})", kNewNumbers}, {R"(\p{M})", kNewMarks}, {R"(\p{P})", kNewPunctuation}};
-
-const Property* PropertyAt(std::string_view pattern) {
-  const auto* found = std::find_if(std::begin(kProperties), std::end(kProperties),
-                                   [&](const Property& property) { return pattern.starts_with(property.name); });
-  return found == std::end(kProperties) ? nullptr : found;
-}
-
-// Rewrites the classes that differ. \W inside of a class stays PCRE2's.
-std::string Translate(std::string_view pattern) {
-  std::string to;
-  int depth = 0;  // of brackets
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      const bool within = depth > 0;
-      if (next == 's') {
-        to += within ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
-      } else if (next == 'S') {
-        to += within ? std::string(kNoSpaces) : fmt::format("[^{}]", kSpaces);
-      } else if (next == 'w') {
-        to += within ? std::string(kWordClass) : fmt::format("[{}]", kWordClass);
-        to.insert(to.size() - (within ? 0 : 1), kNewWord);
-      } else if (next == 'W' && !within) {
-        to += fmt::format("[^{}{}]", kWordClass, kNewWord);
-      } else if (const Property* property = PropertyAt(pattern.substr(i - 1))) {
-        to += fmt::format(R"({}{}{}{})", within ? "" : "[", property->name, property->more, within ? "" : "]");
-        i += property->name.size() - 2;
-      } else {
-        to += c;
-        to += next;
-      }
-      continue;
-    }
-    if (c == '[' && depth == 0) {
-      depth = 1;
-      to += c;
-      if (i + 1 < pattern.size() && pattern[i + 1] == '^') to += pattern[++i];
-      if (i + 1 < pattern.size() && pattern[i + 1] == ']') to += pattern[++i];
-      continue;
-    }
-    if (c == ']') depth = 0;
-    to += c;
-  }
-  return to;
-}
 
 // What the callouts of a match count.
 struct Counter {
@@ -204,18 +148,22 @@ struct Regex::Compiled {
 Regex::Regex(std::string_view pattern, std::string_view where, Steps steps) {
   Require(pattern.size() <= kMaxPattern, "{}: expected a pattern of at most {} bytes, got {}", where, kMaxPattern,
           pattern.size());
-  const std::string translated = Translate(pattern);
+  const std::string translated = TranslatePattern(pattern, where);
   auto compiled = std::make_shared<Compiled>();
   compiled->pattern = pattern;
   compiled->counted =
       steps == Steps::kCounted ||
       (std::ranges::find(kLinearPatterns, pattern) == std::end(kLinearPatterns) && !IsShortLiteral(pattern));
   compiled->weight = 1 + pattern.size() / kPatternBytesPerStep;
+  const std::unique_ptr<pcre2_compile_context, FreeContext> context(pcre2_compile_context_create(nullptr));
+  Require(context != nullptr, "regular expression: out of memory");
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
   int error = 0;
   PCRE2_SIZE offset = 0;
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                 options | (compiled->counted ? PCRE2_AUTO_CALLOUT : 0), &error, &offset, nullptr);
+  compiled->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    options | (compiled->counted ? PCRE2_AUTO_CALLOUT : 0), &error, &offset, context.get());
   if (compiled->code == nullptr) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
@@ -254,10 +202,8 @@ void Regex::ForEachMatch(std::string_view text, const std::function<void(size_t 
             compiled_->pattern, text.size(), result);
     const size_t begin = range[0], end = range[1];
     Spend(kMatchSteps + static_cast<int64_t>(std::max(at, end) - at));
-    if (begin >= end) {
-      if (begin == end && begin != last) found(begin, end);
-      last = end;
-      at = end + 1;
+    if (begin == end && end == last) {
+      ++at;
       while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
       continue;
     }

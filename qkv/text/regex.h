@@ -1,5 +1,4 @@
-// Regular expressions of tokenizers, by PCRE2 with its JIT compiler. Patterns are those of Oniguruma or Rust's regex:
-// \s, \w and their complements mean what they mean there.
+// Regular expressions of tokenizers, by PCRE2 with its JIT compiler. Patterns are those of Oniguruma (pattern.h).
 #pragma once
 
 #include <cstddef>
@@ -16,8 +15,9 @@ class Regex {
  public:
   /// Whether the steps within a match are counted, which makes it a few times slower.
   enum class Steps { kCounted, kUncountedIfLinear };
-  /// Throws Error, prefixed with `where`, if `pattern` is no pattern, longer than 64 KiB, or looks back further than
-  /// 255 characters. Steps are counted unless the pattern is one of LinearPatterns or a short literal text.
+  /// Throws Error, prefixed with `where`, if `pattern` is no pattern, has what pattern.h does not support, is longer
+  /// than 64 KiB, or looks back further than 255 characters. Steps are counted unless the pattern is one of
+  /// LinearPatterns or a short literal text.
   Regex(std::string_view pattern, std::string_view where, Steps steps = Steps::kUncountedIfLinear);
 
   /// Calls found(begin, end) for each match in valid UTF-8, from left to right, without overlaps. An empty match that

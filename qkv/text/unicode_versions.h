@@ -135,7 +135,7 @@ inline constexpr std::string_view kNewPunctuation =
     R"(\x{11f43}-\x{11f4f}\x{16d6d}-\x{16d6f}\x{1e5ff})";
 // … and of \w.
 inline constexpr std::string_view kNewWord =
-    R"(\x{b2}-\x{b3}\x{b9}\x{bc}-\x{be}\x{897}\x{cf3}\x{ece}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd})"
+    R"(\x{897}\x{cf3}\x{ece}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd})"
     R"(\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d40}-\x{10d65}\x{10d69}-\x{10d6d}\x{10d6f}-\x{10d85})"
     R"(\x{10ec2}-\x{10ec4}\x{10efc}-\x{10eff}\x{1123f}-\x{11241}\x{11380}-\x{11389}\x{1138b}\x{1138e})"
     R"(\x{11390}-\x{113b5}\x{113b7}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d3})"
