@@ -38,19 +38,24 @@ struct Layout {
   int64_t bar = 0, bar_width = 0;  // left edge of the colour bar with its numbers
 };
 
-// The first token of a decoder sees nothing else, and its 100 % does not count.
-double GreatestWeight(const TextAttention& a) {
-  const bool first = a.part == inspect::PartKind::kDecoder && a.rows.size() > 1;
+// Of the rows from `first` on.
+double GreatestWeight(const TextAttention& a, int64_t first) {
   float greatest = 0;
   for (int64_t l = 0; l < std::ssize(a.layers); ++l) {
     for (int64_t h = 0; h < std::ssize(a.heads); ++h) {
       const View<const float> matrix = a.Matrix(l, h);
       const float* const end = matrix.data() + matrix.size();
-      greatest = std::max(greatest, *std::max_element(matrix.row(first ? 1 : 0), end));
+      greatest = std::max(greatest, *std::max_element(matrix.row(first), end));
     }
   }
   return greatest;
 }
+
+// The weight of the brightest colour, and how the bar names it.
+struct Scale {
+  double greatest = 0;
+  std::string end;
+};
 
 int64_t WidestName(const std::vector<std::string>& names, int size) {
   int64_t widest = 0;
@@ -60,7 +65,14 @@ int64_t WidestName(const std::vector<std::string>& names, int size) {
 
 std::string Percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.0995 ? 1 : 0); }
 
-Layout Arrange(const TextAttention& a, std::string_view title, double greatest) {
+// The first token of a decoder sees nothing else: its 100 % does not set the scale, and the bar's end says so.
+Scale ScaleOf(const TextAttention& a) {
+  const bool first_apart = a.part == inspect::PartKind::kDecoder && a.rows.size() > 1;
+  const double greatest = GreatestWeight(a, first_apart ? 1 : 0);
+  return {greatest, (GreatestWeight(a, 0) > greatest ? "≥ " : "") + Percent(greatest)};
+}
+
+Layout Arrange(const TextAttention& a, std::string_view title, const std::string& bar_end) {
   const int64_t L = std::ssize(a.layers), H = std::ssize(a.heads), T = std::ssize(a.rows), N = std::ssize(a.columns);
   const bool sheet = L * H > 1;
   Layout at;
@@ -84,7 +96,7 @@ Layout Arrange(const TextAttention& a, std::string_view title, double greatest) 
   at.across = N * at.cell + (sheet ? std::max(kEdge, 2 * at.cell) : 0);
   at.down = T * at.cell + (sheet ? std::max(kEdge, 2 * at.cell) : 0);
   at.bar = at.left + H * at.across + (sheet ? 0 : kEdge);
-  at.bar_width = kBarWidth + kSpace + image::TextWidth(Percent(greatest), kTitleSize);
+  at.bar_width = kBarWidth + kSpace + image::TextWidth(bar_end, kTitleSize);
   at.width = std::max(at.bar + at.bar_width, kEdge + image::TextWidth(title, kTitleSize)) + kEdge;
   at.height = at.top + L * at.down + kEdge;
   return at;
@@ -129,7 +141,7 @@ void DrawNames(image::Image& picture, const TextAttention& a, const Layout& at) 
 }
 
 // The colours from the greatest weight, at the top, to 0.
-void DrawBar(image::Image& picture, double greatest, const Layout& at) {
+void DrawBar(image::Image& picture, const std::string& end, const Layout& at) {
   const int64_t line = image::TextHeight(kTitleSize);
   const int64_t height = std::clamp<int64_t>(at.height - at.top - kEdge, 3 * line, 400);
   for (int64_t y = 0; y < height; ++y) {
@@ -137,7 +149,7 @@ void DrawBar(image::Image& picture, double greatest, const Layout& at) {
     image::Fill(picture, at.top + y, at.bar, 1, kBarWidth, ColourOf(share));
   }
   const int64_t x = at.bar + kBarWidth + kSpace;
-  image::DrawText(picture, Percent(greatest), at.top - line / 4, x, kTitleSize, kFaint);
+  image::DrawText(picture, end, at.top - line / 4, x, kTitleSize, kFaint);
   image::DrawText(picture, "0 %", at.top + height - line * 3 / 4, x, kTitleSize, kFaint);
 }
 
@@ -147,8 +159,8 @@ image::Image AlignmentPicture(const TextAttention& a) {
   const bool sheet = a.layers.size() * a.heads.size() > 1;
   const std::string fusion = a.heads[0].starts_with("head") ? a.heads[0] : a.heads[0] + " of the heads";
   const std::string title = Describe(a) + (sheet ? "" : fmt::format(", {}, {}", a.layers[0], fusion));
-  const double greatest = GreatestWeight(a);
-  Layout at = Arrange(a, title, greatest);
+  const auto [greatest, bar_end] = ScaleOf(a);
+  Layout at = Arrange(a, title, bar_end);
   // The bar is below short matrices, too.
   at.height = std::max(at.height, at.top + 3 * image::TextHeight(kTitleSize) + kEdge);
   Require(at.width * at.height <= kGreatestPixels,
@@ -172,7 +184,7 @@ image::Image AlignmentPicture(const TextAttention& a) {
       DrawCells(picture, a.Matrix(l, h), at.top + l * at.down, at.left + h * at.across, greatest, at);
     }
   }
-  DrawBar(picture, greatest, at);
+  DrawBar(picture, bar_end, at);
   return picture;
 }
 

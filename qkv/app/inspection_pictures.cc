@@ -51,7 +51,7 @@ Scale FromZero(const Values& values) {
 
 std::string Spectra(const InspectedPart& part, const char* title, Circuit circuit) {
   constexpr int64_t kColumns = 4;
-  constexpr double kWidth = 128, kHeight = 84, kLeft = 42, kTop = 44, kRight = 6;
+  constexpr double kWidth = 128, kHeight = 84, kTop = 44, kRight = 6;
   double least = 1;
   size_t width = 1;
   for (const inspect::HeadWeights& head : part.weights) {
@@ -62,11 +62,15 @@ std::string Spectra(const InspectedPart& part, const char* title, Circuit circui
   const report::Axis x{.low = 1, .high = std::max(2.0, static_cast<double>(width))};
   const double low = std::max(1e-4, std::pow(10, std::floor(std::log10(least))));
   report::Axis y{.log = true, .low = std::min(low, 0.1), .high = 1};
-  for (double tick = 1; tick >= y.low * 0.99; tick /= 10) y.ticks.push_back({tick, fmt::format("{:.1g}", tick)});
+  double left = 42;  // room for the labels
+  for (double tick = 1; tick >= y.low * 0.99; tick /= 10) {
+    y.ticks.push_back({tick, fmt::format("{:.1g}", tick)});
+    left = std::max(left, report::EstimateTextWidth(y.ticks.back().label) + 16);
+  }
   report::Svg svg(title, "Singular values of every head, one plot a block, on a logarithmic axis");
   svg.Words({12, 20}, title, "title");
   for (int64_t block = 0; block < part.depth; ++block) {
-    const report::Point corner{kLeft + static_cast<double>(block % kColumns) * (kWidth + kLeft + kRight),
+    const report::Point corner{left + static_cast<double>(block % kColumns) * (kWidth + left + kRight),
                                kTop + 12 + static_cast<double>(block / kColumns) * (kHeight + kTop + 8)};
     svg.Words({corner.x, corner.y - 8}, fmt::format("block {}", block), "small muted");
     report::Plot plot(svg, corner, kWidth, kHeight, x, y);
@@ -82,7 +86,7 @@ std::string Spectra(const InspectedPart& part, const char* title, Circuit circui
     }
   }
   const auto rows = static_cast<double>((part.depth + kColumns - 1) / kColumns);
-  return svg.Finish(kColumns * (kWidth + kLeft + kRight) + 10, kTop + rows * (kHeight + kTop + 8) - 4);
+  return svg.Finish(kColumns * (kWidth + left + kRight) + 10, kTop + rows * (kHeight + kTop + 8) - 4);
 }
 
 std::string Eigenvalues(const InspectedPart& part, size_t i, const std::string& what) {

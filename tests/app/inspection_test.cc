@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <regex>
+#include <string>
 
+#include "qkv/app/inspection_pictures.h"
 #include "qkv/app/inspection_texts.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/open.h"
@@ -38,6 +41,18 @@ class Inspected : public testing::Test {
   }
   const model::Checkpoint checkpoint_ = OpenCheckpoint({});
 };
+
+// Labels of axes begin inside the picture: 5 digits are about 0.64 em wide each, 11 pixels an em.
+TEST(InspectionPictures, LabelsOfSmallSingularValuesAreWhole) {
+  InspectedPart part{.name = "", .depth = 1, .heads_a_block = 1};
+  part.weights.resize(1);
+  part.weights[0].qk.singular_values = {1, 0.1, 2e-4}, part.weights[0].qk.rank = 3;
+  const std::string svg = heads::Spectra(part, "Singular values", &inspect::HeadWeights::qk);
+  const std::regex label("<text x=\"([0-9.]+)\"[^>]*text-anchor=\"end\">0\\.0001</text>");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(svg, found, label)) << svg;
+  EXPECT_GE(std::stod(found[1]), 5 * 0.64 * 11 + 0.32 * 11);
+}
 
 TEST_F(Inspected, HasOneJsonForm) {
   const Inspection inspection = Weights();

@@ -253,6 +253,20 @@ TEST(TextAttention, PicturesHaveBounds) {
   EXPECT_LT(AlignmentPicture(large).width(), 2000);
 }
 
+// The bar of a decoder's matrix that has more in its first row than the scale's end says so: it needs more room.
+TEST(TextAttention, BarsSayThatTheFirstRowIsBrighter) {
+  TextAttention a{.model = "m", .part = inspect::PartKind::kDecoder, .layers = {"block 0"}, .heads = {"head 0"}};
+  a.rows.resize(40, "a"), a.columns.resize(40, "b");
+  a.weights = Tensor<float>({1, 1, 40, 40});
+  std::fill_n(a.weights.data(), a.weights.size(), 0.025F);
+  const int64_t width = AlignmentPicture(a).width();
+  a.weights[0] = 1;
+  EXPECT_GT(AlignmentPicture(a).width(), width);
+  // Where every row sets the scale, its end is the greatest weight ("100 %" is as wide as "2.5 %", or narrower).
+  a.part = inspect::PartKind::kEncoder;
+  EXPECT_LE(AlignmentPicture(a).width(), width + 12);
+}
+
 TEST(TextAttention, PageHoldsItsData) {
   const LanguageModel model = Open("bert");
   TextAttendRequest request{.format = MapFormat::kHtml, .model = "<b>"};
