@@ -1,5 +1,8 @@
 #include "qkv/app/shipped.h"
 
+#include <algorithm>
+#include <array>
+#include <exception>
 #include <system_error>
 
 #include "qkv/core/error.h"
@@ -8,8 +11,23 @@ namespace qkv::app {
 
 namespace fs = std::filesystem;
 
-bool IsShippedModel(std::string_view name) {
-  return name == kTranslator || name == kSummarizer || name == kSharedDigits || name == kMergedDigits;
+namespace {
+constexpr std::array kNames = {kTranslator, kSummarizer, kSharedDigits, kMergedDigits};
+}
+
+bool IsShippedModel(std::string_view name) { return std::find(kNames.begin(), kNames.end(), name) != kNames.end(); }
+
+std::string_view ShippedNameOf(const std::string& path) {
+  if (path.empty()) return "digits";
+  for (const std::string_view name : kNames) {
+    std::error_code missing;
+    const bool by_name = path == name && !fs::exists(fs::symlink_status(path, missing));
+    try {
+      if (by_name || fs::equivalent(path, FindShippedModel(name), missing)) return name;
+    } catch (const std::exception&) {  // a program without its data has no such folder
+    }
+  }
+  return "";
 }
 
 fs::path FindShippedModel(std::string_view name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace qkv::app {
@@ -12,6 +13,10 @@ inline constexpr std::string_view kSharedDigits = "digits-shared", kMergedDigits
 
 /// True for the name of such a model.
 bool IsShippedModel(std::string_view name);
+
+/// Of the model at `path`, as -m names it: the name under which it comes with qkv, "digits" for the built-in
+/// classifier, or "" for any other model.
+std::string_view ShippedNameOf(const std::string& path);
 
 /// Its folder: of the installed program share/qkv/models, of one in its build folder models/ of the source. Throws
 /// Error if it is in neither.

@@ -85,6 +85,12 @@ std::vector<std::string> PossibleEdits(const model::VitConfig& config) {
   return names;
 }
 
+int64_t GreatestRank(const model::VitConfig& config) {
+  const nn::AttentionConfig& attention = config.block.attention;
+  if (attention.kind == nn::AttentionKind::kMerged) return config.block.width;
+  return std::min(attention.query_width(), config.block.width);
+}
+
 Edits::Edits(const io::Json& list, const model::VitConfig& config)
     : depth_(config.depth), heads_a_block_(config.block.attention.heads) {
   if (list.is_null()) return;
@@ -119,8 +125,7 @@ void Edits::Add(const io::Json& edit, const model::VitConfig& config) {
     Remove(IntegerField(edit, "block", 0, depth_ - 1), IntegerField(edit, "head", 0, heads_a_block_ - 1));
     return;
   }
-  const nn::AttentionConfig& attention = config.block.attention;
-  const int64_t width = attention.kind == nn::AttentionKind::kMerged ? config.block.width : attention.query_width();
+  const int64_t greatest = GreatestRank(config);
   for (const int64_t block : ListField(edit, "blocks", depth_)) {
     for (const int64_t head : ListField(edit, "heads", heads_a_block_)) {
       HeadEdit& at = At(block, head);
@@ -130,7 +135,6 @@ void Edits::Add(const io::Json& edit, const model::VitConfig& config) {
                              static_cast<uint64_t>(IntegerField(edit, "seed", 0, int64_t{1} << 52, 0))});
       }
       if (kind != EditKind::kRank) continue;
-      const int64_t greatest = std::min(width, config.block.width);
       const int64_t rank = IntegerField(edit, "rank", 1, greatest);
       const std::string by = TextField(edit, "by", "weights");
       Require(by == "weights" || by == "data", "edit: \"by\" is \"weights\" or \"data\", got \"{}\"", by);

@@ -43,6 +43,9 @@ struct HeadEdit {
   bool plain() const { return t == 1 && !rank && gauges.empty(); }
 };
 
+/// The greatest rank that a head's M can have, so many directions its queries and keys are compared in.
+int64_t GreatestRank(const model::VitConfig& config);
+
 /// All changes of one pass.
 class Edits {
  public:

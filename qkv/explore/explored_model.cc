@@ -93,16 +93,17 @@ const std::vector<inspect::HeadWeights>& ExploredModel::heads() {
 
 std::string TitleOf(const ModelEntry& entry) {
   struct Title {
-    std::string_view path, title;
+    std::string_view shipped, title;
   };
-  static constexpr std::array<Title, 4> kTitles = {{{"", "Digits"},
+  static constexpr std::array<Title, 4> kTitles = {{{"digits", "Digits"},
                                                     {app::kSharedDigits, "Digits, shared queries and keys"},
                                                     {app::kMergedDigits, "Digits, merged queries and keys"},
                                                     {app::kTranslator, "Translator, English to Italian"}}};
   if (!entry.title.empty()) return entry.title;
   if (entry.id != app::IdOfPath(entry.path)) return entry.id;
+  const std::string_view shipped = app::ShippedNameOf(entry.path);
   for (const Title& known : kTitles) {
-    if (known.path == entry.path) return std::string(known.title);
+    if (known.shipped == shipped) return std::string(known.title);
   }
   return app::ModelTitle(entry.path);
 }

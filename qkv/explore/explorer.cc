@@ -7,6 +7,7 @@
 
 #include "qkv/app/shipped.h"
 #include "qkv/core/memory.h"
+#include "qkv/explore/edits.h"
 #include "qkv/explore/explored_model.h"
 #include "qkv/explore/fields.h"
 #include "qkv/explore/head_calls.h"
@@ -32,6 +33,15 @@ io::Json DescribeLanguage(const model::TextDescription& d) {
           {"exact", io::Json::array()}};
 }
 
+// Where positions enter: "added" to the tokens, "rotary" in queries and keys, "relative" as biases of the scores.
+io::Json PositionsOf(const model::VitConfig& c) {
+  io::Json places = io::Json::array();
+  if (c.positions != model::Positions::kNone) places.push_back("added");
+  if (c.rotary != model::PatchRotary::kNone) places.push_back("rotary");
+  if (c.has_relative_biases()) places.push_back("relative");
+  return places;
+}
+
 io::Json DescribeImages(const ModelFacts& facts) {
   const model::VitConfig& c = facts.config;
   const nn::AttentionConfig& attention = c.block.attention;
@@ -44,10 +54,15 @@ io::Json DescribeImages(const ModelFacts& facts) {
           {"blocks", c.depth},
           {"heads", attention.heads},
           {"head_width", attention.head_width},
+          {"directions", GreatestRank(c)},
           {"width", c.block.width},
           {"attention", model::Name(attention.kind)},
+          {"query_bias", attention.bias},
+          {"qk_norm", attention.qk_norm},
+          {"positions", PositionsOf(c)},
           {"labels", facts.images->labels},
           {"classifier", c.classes > 0},
+          {"outputs", c.outputs()},
           {"exact", PossibleEdits(c)},
           {"parameters", facts.parameters}};
 }
@@ -164,6 +179,7 @@ Packet Explorer::Models() const {
       facts["error"] = error.what();
     }
     facts["id"] = entry.id, facts["title"] = TitleOf(entry), facts["dtype"] = entry.dtype;
+    facts["shipped"] = app::ShippedNameOf(entry.path);
     answer.json["models"].push_back(std::move(facts));
   }
   answer.json["samples"] = io::Json::array();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "qkv/algebra/components.h"
@@ -39,6 +38,15 @@ FeatureColours ColoursOf(View<const float> rows) {
     FillChannel({components.places.data() + c * R, static_cast<size_t>(R)}, c, result.colours);
   }
   return result;
+}
+
+float Cosine(std::span<const float> a, std::span<const float> b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    ab += x * y, aa += x * x, bb += y * y;
+  }
+  return aa > 0 && bb > 0 ? static_cast<float>(ab / std::sqrt(aa * bb)) : 0;
 }
 
 Tensor<float> Cosines(View<const float> rows) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "qkv/core/tensor.h"
 
@@ -16,6 +17,9 @@ struct FeatureColours {
 /// rows: [R, D]. Each component is centred, has the sign that makes its sum of cubes positive, and is scaled from its
 /// 2nd to its 98th percentile, clamped. Components that there are not are 0, in the middle of the scale.
 FeatureColours ColoursOf(View<const float> rows);
+
+/// The cosine of two vectors of one length; 0 if one has no direction.
+float Cosine(std::span<const float> a, std::span<const float> b);
 
 /// Cosines of all rows with each other, [R, R]; 0 for a row without a direction.
 Tensor<float> Cosines(View<const float> rows);

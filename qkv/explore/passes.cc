@@ -53,16 +53,24 @@ Tensor<float> EngineAttention(const PassCall& call, std::span<const int64_t> blo
   return attention;
 }
 
-io::Json TopClasses(const model::Model& model, const Tensor<float>& logits) {
-  io::Json top = io::Json::array();
-  if (model.config().classes == 0) return top;
-  for (const model::Prediction& prediction : model.Top(logits.span(), kShownClasses)) {
-    top.push_back({{"index", prediction.index},
-                   {"label", prediction.label},
-                   {"score", prediction.score},
-                   {"logit", logits[prediction.index]}});
+// "logits", "scores" and "top" of a classifier; of other models the pooled "embedding", which is no logit of anything.
+void AddOutputs(const model::Model& model, const Tensor<float>& outputs, Packet& answer) {
+  answer.json["top"] = io::Json::array();
+  if (model.config().classes == 0) {
+    answer.arrays["embedding"] = MakeArray<float>(outputs.view()[0]);
+    return;
   }
-  return top;
+  Tensor<float> scores({model.config().classes});
+  for (const model::Prediction& prediction : model.Top(outputs.span(), scores.size())) {
+    scores[prediction.index] = prediction.score;
+    if (std::ssize(answer.json["top"]) == kShownClasses) continue;
+    answer.json["top"].push_back({{"index", prediction.index},
+                                  {"label", prediction.label},
+                                  {"score", prediction.score},
+                                  {"logit", outputs[prediction.index]}});
+  }
+  answer.arrays["logits"] = MakeArray<float>(outputs.view()[0]);
+  answer.arrays["scores"] = MakeArray(scores);
 }
 
 int64_t ClassField(const PassCall& call) {
@@ -114,12 +122,11 @@ Packet AnswerPass(const PassCall& call) {
   const auto start = std::chrono::steady_clock::now();
   const model::Model& model = call.model.image_model();
   const std::vector<int64_t> blocks = ListField(call.request, "blocks", model.config().depth);
-  Tensor<float> logits;
-  const Tensor<float> attention = AttentionOf(call, blocks, &logits);
+  Tensor<float> outputs;
+  const Tensor<float> attention = AttentionOf(call, blocks, &outputs);
   Packet answer;
-  answer.json["top"] = TopClasses(model, logits);
+  AddOutputs(model, outputs, answer);
   answer.json["blocks"] = blocks;
-  answer.arrays["logits"] = MakeArray<float>(logits.view()[0]);
   const int64_t L = std::ssize(blocks), H = model.config().block.attention.heads, N = call.image.grid.tokens();
   Array bytes{ArrayType::kU8, {L, H, N, N}, std::vector<std::byte>(static_cast<size_t>(L * H * N * N))};
   Tensor<float> scales({L, H, N});
@@ -184,27 +191,32 @@ Packet AnswerTokens(const PassCall& call) {
 }
 
 Packet AnswerKnockout(const PassCall& call) {
-  const int64_t output = ClassField(call), block = BlockField(call);
   const model::Model& model = call.model.image_model();
+  const bool classifies = model.config().classes > 0 || call.request.contains("class");
+  const int64_t output = classifies ? ClassField(call) : 0, block = BlockField(call);
   const int64_t H = model.config().block.attention.heads;
   OpenModel& open = OpenFor(call);
-  const auto logits_without = [&](int64_t head) {
+  const auto outputs_without = [&](int64_t head) {
     io::Json list = call.request.value("edits", io::Json::array());
     if (list.is_null()) list = io::Json::array();
     if (head >= 0 && list.is_array()) list.push_back({{"kind", "head"}, {"block", block}, {"head", head}});
     const Edits edits(list, open.config());
     return call.model.Pass(open, edits).Forward(call.image.pixels);
   };
-  const Tensor<float> with = logits_without(-1);
+  const Tensor<float> with = outputs_without(-1);
   Packet answer;
-  Tensor<float> change({H});
+  Tensor<float> change({H});  // of the logit; without classes the cosine of the embeddings
   for (int64_t head = 0; head < H; ++head) {
-    const Tensor<float> logits = logits_without(head);
-    change[head] = logits[output] - with[output];
-    const model::Prediction best = model.Top(logits.span(), 1)[0];
+    const Tensor<float> outputs = outputs_without(head);
+    if (!classifies) {
+      change[head] = Cosine(outputs.span(), with.span());
+      continue;
+    }
+    change[head] = outputs[output] - with[output];
+    const model::Prediction best = model.Top(outputs.span(), 1)[0];
     answer.json["top"].push_back({{"index", best.index}, {"label", best.label}, {"score", best.score}});
   }
-  answer.arrays["change"] = MakeArray(change);
+  answer.arrays[classifies ? "change" : "cosine"] = MakeArray(change);
   return answer;
 }
 

@@ -15,7 +15,7 @@ struct PassCall {
   const io::Json& request;
 };
 
-/// "pass": logits, the most probable classes, and the attention of "blocks".
+/// "pass": logits and scores of the classes, of a model without classes its embedding; and the attention of "blocks".
 Packet AnswerPass(const PassCall& call);
 /// "rollout": from block "start" through the last one, "discard" of each block's weights left out: [N, N].
 Packet AnswerRollout(const PassCall& call);
@@ -23,7 +23,8 @@ Packet AnswerRollout(const PassCall& call);
 Packet AnswerRelevance(const PassCall& call);
 /// "tokens" after "block": "what" is "pca" (colours of the patches) or "similarity" (cosines of all tokens).
 Packet AnswerTokens(const PassCall& call);
-/// "knockout": how the logit of "class" changes when a head of "block" is removed, for each head.
+/// "knockout": how the logit of "class" changes when a head of "block" is removed, for each head; of a model without
+/// classes the cosine of its embeddings with and without the head.
 Packet AnswerKnockout(const PassCall& call);
 
 /// Attention of all heads of the given blocks, [blocks, H, N, N], with or without edits.

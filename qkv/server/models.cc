@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "qkv/app/shipped.h"
 #include "qkv/core/memory.h"
 #include "qkv/server/engine.h"
 
@@ -29,6 +30,13 @@ std::string ToldOf(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
   if (dynamic_cast<const HttpError*>(&error) != nullptr) return error.what();
   return "it cannot be loaded; the server's log says why";
+}
+
+// One model that comes with qkv, read in one way.
+bool IsSameShipped(const ModelEntry& a, const ModelEntry& b) {
+  const std::string_view name = app::ShippedNameOf(a.path);
+  return !name.empty() && name == app::ShippedNameOf(b.path) && a.dtype == b.dtype && a.size == b.size &&
+         a.labels == b.labels;
 }
 
 template <typename... Args>
@@ -371,8 +379,8 @@ void Models::Replace(std::vector<ModelEntry> entries) {
   RequireModels(entries);
   const size_t listed = entries.size();
   for (const ModelEntry& entry : unlisted_) {
-    const bool taken =
-        std::any_of(entries.begin(), entries.end(), [&](const ModelEntry& e) { return e.id == entry.id; });
+    const bool taken = std::any_of(entries.begin(), entries.end(),
+                                   [&](const ModelEntry& e) { return e.id == entry.id || IsSameShipped(e, entry); });
     if (!taken) entries.push_back(entry);
   }
   Dropped dropped;

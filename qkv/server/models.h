@@ -45,8 +45,8 @@ struct ModelsOptions {
 /// Members may be called from several threads.
 class Models final : public explore::ModelSource {
  public:
-  /// unlisted: models for the explorer alone; those whose id `entries` has are left out. `event` is called without
-  /// locks. Throws Error if two have one id.
+  /// unlisted: models for the explorer alone; those that `entries` has, by id or by files and settings, are left out.
+  /// `event` is called without locks. Throws Error if two have one id.
   Models(std::vector<ModelEntry> entries, std::vector<ModelEntry> unlisted, const ModelsOptions& options,
          ModelEvent event);
   ~Models() override;

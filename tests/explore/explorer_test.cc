@@ -9,6 +9,7 @@
 #include "qkv/app/attend.h"
 #include "qkv/builtin/digits_model.h"
 #include "qkv/core/rng.h"
+#include "qkv/explore/features.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/rollout.h"
 #include "tests/support/difference.h"
@@ -58,6 +59,15 @@ TEST(Explorer, TellsItsModels) {
   EXPECT_EQ(answer["models"][3]["prefix"].size(), 5u);
   EXPECT_EQ(answer["models"][4]["exact"], io::Json::array());
   EXPECT_EQ(answer["models"][5]["kind"], "pair");
+  // What statements about a model are made of.
+  EXPECT_EQ(digits["shipped"], "digits");
+  EXPECT_EQ(digits["outputs"], 10);
+  EXPECT_EQ(digits["directions"], 24);
+  EXPECT_EQ(digits["query_bias"], true);
+  EXPECT_EQ(digits["qk_norm"], false);
+  EXPECT_EQ(digits["positions"], io::Json({"added"}));
+  EXPECT_EQ(answer["models"][4]["positions"], io::Json({"relative"}));
+  EXPECT_EQ(answer["models"][3]["shipped"], "");
   EXPECT_TRUE(Has(answer["models"][6].value("error", ""), "/nowhere/at/all"));
   EXPECT_EQ(answer["samples"].size(), 10u);
 }
@@ -253,6 +263,14 @@ TEST(Explorer, AnswersForEveryFamily) {
     const Packet plain = call("pass", io::Json::object());
     const int64_t L = facts["blocks"], H = facts["heads"], N = plain.Find("scales")->shape[2];
     EXPECT_EQ(plain.Find("attention")->shape, (std::vector<int64_t>{L, H, N, N})) << name;
+    // What is no probability is not called one.
+    EXPECT_EQ(plain.json["top"].empty(), !facts["classifier"].get<bool>()) << name;
+    for (const char* array : {"logits", "scores"}) {
+      EXPECT_EQ(plain.Find(array) != nullptr, facts["classifier"].get<bool>()) << name << array;
+    }
+    const Array* outputs = plain.Find(facts["classifier"] ? "logits" : "embedding");
+    ASSERT_NE(outputs, nullptr) << name;
+    EXPECT_EQ(outputs->size(), facts["outputs"]) << name;
     EXPECT_EQ(call("rollout", io::Json::object()).Find("weights")->shape, (std::vector<int64_t>{N, N})) << name;
     EXPECT_EQ(call("tokens", {{"block", L - 1}}).Find("colours")->shape[2], 3) << name;
     if (facts["exact"].empty()) {
@@ -271,9 +289,50 @@ TEST(Explorer, AnswersForEveryFamily) {
     }
     if (facts["classifier"]) {
       EXPECT_EQ(call("relevance", {{"class", 0}}).Find("relevance")->size(), N) << name;
+      continue;
     }
+    const Packet knockout = call("knockout", {{"block", L - 1}});
+    EXPECT_EQ(knockout.Find("cosine")->size(), H) << name;
+    EXPECT_FALSE(knockout.json.contains("top")) << name;
+    EXPECT_TRUE(knockout.Find("change") == nullptr) << name;
   }
   EXPECT_GE(models, 100);
+}
+
+// The cosine of a head without which nothing changes is 1, and that of others is of the passes themselves.
+TEST(Explorer, KnockoutComparesTheEmbeddingsOfModelsWithoutClasses) {
+  Explorer explorer({.models = {{"dino", GoldenFolder("hf_dinov2_model").string(), ""}}});
+  Tensor<uint8_t> pixels({40, 40, 3});
+  for (int64_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37 % 251);
+  const auto call = [&](const std::string& what, io::Json json) {
+    Packet request = Request(std::move(json));
+    request.arrays["pixels"] = MakeArray(pixels);
+    return explorer.Call(what, request);
+  };
+  const Packet plain = call("pass", io::Json::object());
+  const auto before = plain.Find("embedding")->As<float>();
+  const Packet knockout = call("knockout", {{"block", 0}});
+  const auto cosines = knockout.Find("cosine")->As<float>();
+  for (size_t head = 0; head < cosines.size(); ++head) {
+    const Packet without =
+        call("pass", {{"blocks", io::Json::array()}, {"edits", {{{"kind", "head"}, {"block", 0}, {"head", head}}}}});
+    EXPECT_NEAR(cosines[head], Cosine(without.Find("embedding")->As<float>(), before), 1e-5);
+    EXPECT_LT(cosines[head], 1 - 1e-6) << "this head matters";
+  }
+  // One that is out already changes nothing more.
+  const io::Json out = {{{"kind", "head"}, {"block", 0}, {"head", 0}}};
+  EXPECT_NEAR(call("knockout", {{"block", 0}, {"edits", out}}).Find("cosine")->As<float>()[0], 1, 1e-6);
+  EXPECT_TRUE(Has(ErrorMessage([&] { call("knockout", {{"block", 0}, {"class", 3}}); }), "has no classes"));
+}
+
+// The engine's scores are those of its list of classes, all of them.
+TEST(Explorer, PassGivesAScoreToEveryClass) {
+  Explorer explorer = Digits();
+  const Packet pass = explorer.Call("pass", Request({{"sample", "digit-4"}}));
+  const auto scores = pass.Find("scores")->As<float>();
+  ASSERT_EQ(scores.size(), 10u);
+  EXPECT_NEAR(std::accumulate(scores.begin(), scores.end(), 0.0F), 1, 1e-5);
+  for (const io::Json& each : pass.json["top"]) EXPECT_EQ(scores[each["index"].get<size_t>()], each["score"]);
 }
 
 // Above its memory it drops all but the model of the last call, and builds it again.

@@ -80,7 +80,9 @@ TEST(Features, CosinesAreThoseOfRows) {
         const double a = rows[i * 13 + d], b = rows[j * 13 + d];
         ij += a * b, ii += a * a, jj += b * b;
       }
-      EXPECT_NEAR(cosines[i * 7 + j], ii * jj > 0 ? ij / std::sqrt(ii * jj) : 0, 1e-6);
+      const double expected = ii * jj > 0 ? ij / std::sqrt(ii * jj) : 0;
+      EXPECT_NEAR(cosines[i * 7 + j], expected, 1e-6);
+      EXPECT_NEAR(Cosine({rows.data() + i * 13, 13}, {rows.data() + j * 13, 13}), expected, 1e-6);
     }
   }
 }

@@ -263,6 +263,19 @@ TEST_F(ServerModels, UnlistedOnesAreForTheExplorer) {
   EXPECT_EQ(models.Load("digits", {})->id(), "digits");
 }
 
+TEST_F(ServerModels, WhatComesWithQkvIsOfferedOnceUnderTheOwnersName) {
+  const std::vector<ModelEntry> shipped = {{.id = "digits"}, {.id = "english-italian", .path = "english-italian"}};
+  const auto ids = [](const Models& models) {
+    std::vector<std::string> ids;
+    for (const ModelEntry& entry : models.Entries()) ids.push_back(entry.id);
+    return ids;
+  };
+  EXPECT_EQ(ids(Models({{.id = "en-it", .path = "english-italian"}}, shipped, Options(1000), Recorder())),
+            (std::vector<std::string>{"en-it", "digits"}));
+  // In another precision it is another model.
+  EXPECT_EQ(ids(Models({{.id = "d8", .path = "", .dtype = "int8"}}, shipped, Options(1000), Recorder())).size(), 3u);
+}
+
 TEST_F(ServerModels, OneCopyServesTheExplorerToo) {
   ModelEntry vit = Copy("vit"), sized = Copy("sized");
   std::string names;

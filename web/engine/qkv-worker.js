@@ -113,7 +113,7 @@ function models(packet) {
   const { json } = unpack(bytes);
   if (json.error) return bytes;
   const opened = new Map(json.models.map((model) => [model.id, model]));
-  const beside = index.models.map(({ id, described }) => opened.get(id) ?? described);
+  const beside = index.models.map(({ id, described }) => ({ ...(opened.get(id) ?? described), shipped: id }));
   const ids = new Set(index.models.map(({ id }) => id));
   const others = json.models.filter(({ id }) => !ids.has(id));
   json.models = [...others.filter(({ id }) => !id.startsWith("own-")), ...beside, ...others.filter(({ id }) => id.startsWith("own-"))];

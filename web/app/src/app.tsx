@@ -9,10 +9,11 @@ import { editsOf, get, kNoEdits, nothingDrawn, set, useStore, type Picture, type
 import { startTour, Tour } from "./tour";
 import { isKept, theClient, useAnswer } from "./transport/client";
 import { EngineError } from "./transport/transport";
-import { percent, Problem, Select } from "./ui/controls";
+import { percent, plain, Problem, Select } from "./ui/controls";
 import { DropDown } from "./ui/menu";
 import { argmax } from "./ui/predictions";
 import { ThemeButton } from "./ui/theme";
+import { cosine } from "./vectors";
 import { AttentionView } from "./views/attention";
 import { RankView, SymmetryView } from "./views/edit";
 import { GaugeView } from "./views/gauge";
@@ -204,7 +205,7 @@ function Explorer({ s: state, catalogue, model: chosen }: { s: State; catalogue:
       <Header s={s} catalogue={catalogue} model={chosen} recorded={recorded} />
       {(image.busy || pass.busy) && <div class="progress" role="progressbar" aria-label="The model is computing" />}
       <div class="columns">
-        {recorded ? <div /> : <Menu view={s.view} />}
+        {recorded ? <div /> : <Menu view={s.view} model={model} />}
         <main id="main" tabIndex={-1}>
           <Tour />
           {s.lost && (
@@ -371,7 +372,15 @@ function OpenModel() {
   );
 }
 
-function Menu({ view }: { view: ViewName }) {
+/** Why a view has nothing to show of this model, in the fewest words; empty if it has. */
+export function lackOf(view: ViewName, model: Model): string {
+  if (view === "relevance") return model.classifier ? "" : "no classes";
+  if (view === "words") return model.kind === "towers" ? "" : "no text tower";
+  const edit = { gauge: "gauge", symmetry: "symmetry", rank: "rank", knockout: "head" }[view as string];
+  return !edit || model.exact.includes(edit) ? "" : "not of this model";
+}
+
+function Menu({ view, model }: { view: ViewName; model: Model }) {
   const nav = useRef<HTMLElement>(null);
   useEffect(() => {
     // On a narrow screen the menu is one line that scrolls.
@@ -388,6 +397,7 @@ function Menu({ view }: { view: ViewName }) {
             {views.map(([name, title]) => (
               <li key={name}>
                 <a
+                  class={lackOf(name, model) && "lacking"}
                   href={`#view=${name}`}
                   aria-current={view === name ? "page" : undefined}
                   onClick={(event) => {
@@ -396,6 +406,7 @@ function Menu({ view }: { view: ViewName }) {
                   }}
                 >
                   {title}
+                  {lackOf(name, model) && <small> {lackOf(name, model)}</small>}
                 </a>
               </li>
             ))}
@@ -407,8 +418,8 @@ function Menu({ view }: { view: ViewName }) {
 }
 
 function Edited({ bench: { s, edits, model, pass, base } }: { bench: Bench }) {
-  const now = pass.scores?.length ? argmax(pass.scores) : -1,
-    was = base.scores?.length ? argmax(base.scores) : -1;
+  const now = pass.scores ? argmax(pass.scores) : -1,
+    was = base.scores ? argmax(base.scores) : -1;
   return (
     <p class={`edited ${edits.length ? "now" : "none"}`} data-not-kept={edits.length ? undefined : ""}>
       {edits.length ? (
@@ -420,6 +431,12 @@ function Edited({ bench: { s, edits, model, pass, base } }: { bench: Bench }) {
               {" "}
               <b>{labelOf(model, now)}</b> {percent(pass.scores![now])}, as trained{" "}
               {now === was ? "" : labelOf(model, was)} {percent(base.scores![was])}
+            </span>
+          )}
+          {pass.embedding && base.embedding && (
+            <span class="narrow">
+              {" "}
+              Embedding: cosine <b>{plain(cosine(pass.embedding, base.embedding), 3)}</b> with that as trained
             </span>
           )}
         </span>

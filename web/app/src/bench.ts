@@ -20,7 +20,8 @@ export interface Pass extends Asked {
   attention: Attention | null;
   top: Ranked[];
   logits: Float32Array | null;
-  scores: Float32Array | null; // softmax of the logits
+  scores: Float32Array | null; // of the classes
+  embedding: Float32Array | null; // of a model without classes
   milliseconds: number; // of the engine
 }
 
@@ -37,15 +38,6 @@ export interface Bench {
   head: Head;
 }
 
-function softmax(logits: Float32Array): Float32Array {
-  let most = -Infinity,
-    sum = 0;
-  for (const x of logits) most = Math.max(most, x);
-  const scores = logits.map((x) => Math.exp(x - most));
-  for (const x of scores) sum += x;
-  return scores.map((x) => x / sum);
-}
-
 export const blocksFor = (model: Model, block: number): "all" | number[] =>
   model.blocks * model.heads * tokensOf(model) ** 2 <= kAllBlocksBytes ? "all" : [block];
 
@@ -60,7 +52,7 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
   const own = answer && seen && asked.request?.model === seen.model.id ? answer : null;
   const decoded = useMemo(() => {
     const which = own && asked.request?.blocks;
-    const logits = (own?.arrays.logits?.data as Float32Array | undefined) ?? null;
+    const array = (name: string) => (own?.arrays[name]?.data as Float32Array | undefined) ?? null;
     const attention = own
       ? Attention.of(own, Array.isArray(which) ? (which as number[]) : undefined, seen?.model.prefix.length)
       : null;
@@ -68,8 +60,9 @@ export function usePass(seen: Seen | null, edits: Edit[], block: number): Pass {
       // The last picture's maps stay until the new ones are there, unless their patches are others.
       attention: attention && seen && attention.columns === tokensOf(seen.model) ? attention : null,
       top: (own?.json.top as Ranked[]) ?? [],
-      logits,
-      scores: logits && logits.length ? softmax(logits) : null,
+      logits: array("logits"),
+      scores: array("scores"),
+      embedding: array("embedding"),
       milliseconds: (own?.json.milliseconds as number) ?? 0,
     };
   }, [own, seen?.model]);
@@ -94,15 +87,15 @@ export function editsInWords(s: State): string {
  * (of a link) also block, head, query and sample.
  */
 export function fitting(model: Model, s: State, samples: Sample[] | null = null): { state: State; left: string[] } {
-  const { blocks, heads } = model,
+  const { blocks, heads, directions } = model,
     left: string[] = [];
   const cutHeads = s.cutHeads.filter((cut) => {
     const [block, head] = cut.split(".").map(Number);
     return (block < blocks && head < heads) || void left.push(`head ${head} of block ${block}`);
   });
   const cutTokens = s.cutTokens.filter((token) => token < tokensOf(model) || void left.push(`token ${token}`));
-  const rank = s.rank > model.head_width ? 0 : s.rank;
-  if (rank !== s.rank) left.push(`rank ${s.rank} in heads of ${model.head_width} features`);
+  const rank = s.rank > directions ? 0 : s.rank;
+  if (rank !== s.rank) left.push(`rank ${s.rank} in heads of ${directions} directions`);
   const klass = model.classifier && model.labels.length && s.klass >= model.labels.length ? -1 : s.klass;
   if (klass !== s.klass) left.push(`class ${s.klass}`);
   let { block, head, query, picture } = s;

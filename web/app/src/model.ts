@@ -13,12 +13,18 @@ export interface Model {
   blocks: number;
   heads: number;
   head_width: number;
+  directions: number; // the greatest rank of a head's M
   width: number;
   attention: string;
+  query_bias: boolean;
+  qk_norm: boolean;
+  positions: ("added" | "rotary" | "relative")[];
   labels: string[];
   classifier: boolean;
+  outputs: number; // classes, or the width of the embedding
   exact: string[];
   parameters: number;
+  shipped: string; // its name if it comes with qkv, else empty
   block_names?: string[]; // of a page that holds some blocks and heads only
   head_names?: string[];
   error?: string; // why it cannot be opened; then the rest is missing
@@ -36,6 +42,9 @@ export interface Catalogue {
 export function catalogueOf({ json }: Packet): Catalogue {
   return { models: (json.models as Model[]) ?? [], samples: (json.samples as Sample[]) ?? [] };
 }
+
+/** Whether queries and keys have one projection, so that M is symmetric. */
+export const sharesQueryAndKey = ({ attention }: Model) => ["shared", "unified", "symmetric"].includes(attention);
 
 export const isImage = (model: Model) => !model.error && (model.kind === "image" || model.kind === "towers");
 export const tokensOf = (model: Model) => model.prefix.length + model.grid[0] * model.grid[1];

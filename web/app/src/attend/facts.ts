@@ -45,12 +45,18 @@ export function readPage(document: Document): Page {
     blocks: layers.length,
     heads: heads.length,
     head_width: 0,
+    directions: 0,
     width: 0,
     attention: "",
+    query_bias: false,
+    qk_norm: false,
+    positions: [],
     labels: [],
     classifier: false,
+    outputs: 0,
     exact: [],
     parameters: 0,
+    shipped: "",
     block_names: layers,
     head_names: heads,
   };
@@ -80,6 +86,7 @@ export function readPage(document: Document): Page {
     top: facts.top ?? [],
     logits: null,
     scores: null,
+    embedding: null,
     milliseconds: 0,
   };
   return { facts, seen, pass };

@@ -12,6 +12,10 @@ const kSequential: Lab[] = [
   [0.78, -0.207, 0.163],
   [0.94, -0.072, 0.175],
 ];
+// On a dark page the middle is dark and the ends are bright.
+const kDarkBlue: Lab = [0.66, -0.045, -0.14],
+  kDarkMiddle: Lab = [0.27, 0, 0],
+  kDarkRed: Lab = [0.66, 0.16, 0.075];
 const kBlue: Lab = [0.4, -0.025, -0.13],
   kMiddle: Lab = [0.96, 0, 0],
   kRed: Lab = [0.4, 0.14, 0.055];
@@ -69,17 +73,30 @@ function sequentialTable(): Uint8Array {
 
 /** 256 colours, three bytes each: dark violet, blue, green, bright yellow. */
 export const sequential = sequentialTable();
+const divergingTable = (low: Lab, middle: Lab, high: Lab) =>
+  table((i) => {
+    const x = (2 * i) / (kEntries - 1) - 1;
+    return toSrgb(between(middle, x < 0 ? low : high, Math.abs(x)));
+  });
+
 /** 256 colours: blue, near-white in the middle, red. */
-export const diverging = table((i) => {
-  const x = (2 * i) / (kEntries - 1) - 1;
-  return toSrgb(between(kMiddle, x < 0 ? kBlue : kRed, Math.abs(x)));
-});
+export const diverging = divergingTable(kBlue, kMiddle, kRed);
+const divergingDark = divergingTable(kDarkBlue, kDarkMiddle, kDarkRed);
 
 /** "rgb(r g b)" of x in 0 … 1; NaN is a grey that is in neither map. */
 export function css(map: Uint8Array, x: number): string {
   if (Number.isNaN(x)) return "rgb(128 128 128)";
   const i = 3 * Math.round(255 * Math.min(1, Math.max(0, x)));
   return `rgb(${map[i]} ${map[i + 1]} ${map[i + 2]})`;
+}
+
+/** The colour of x and ink for it, on light and dark pages: what is nothing (the middle of `diverging`) has no glare. */
+export function onGround(map: Uint8Array, x: number): { colour: string; ink: string } {
+  if (map !== diverging) return { colour: css(map, x), ink: inkOn(map, x) };
+  return {
+    colour: `light-dark(${css(diverging, x)}, ${css(divergingDark, x)})`,
+    ink: `light-dark(${inkOn(diverging, x)}, ${inkOn(divergingDark, x)})`,
+  };
 }
 
 /** Ink with enough contrast on that colour. */

@@ -1,7 +1,7 @@
 // Controls: native elements with labels, so that keyboard and screen reader work as everywhere.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import { askAgain, isKept, theClient } from "../transport/client";
+import { askAgain, isKept, theClient, type Asked } from "../transport/client";
 import { EngineError } from "../transport/transport";
 
 interface SliderProps {
@@ -156,6 +156,15 @@ export function KeptOnly() {
 }
 
 /** What went wrong, in the engine's words; that the server is away is said once, above the view. */
+/** Says that the first answer is on its way; later ones replace it when they come. */
+export function Waiting({ for: asked, children }: { for: Asked; children: ComponentChildren }) {
+  return asked.busy && !asked.answer ? (
+    <p class="note waits" role="status">
+      {children}
+    </p>
+  ) : null;
+}
+
 export function Problem({ error, alone, of }: { error: Error | null; alone?: boolean; of?: string }) {
   const engine = error instanceof EngineError ? error : null;
   if (!error || (engine?.type === "unreachable" && !alone && theClient().transport.kind === "server")) return null;

@@ -1,6 +1,6 @@
 // Numbers as a table whose cells are coloured; a cell can be a button.
 import { useState } from "preact/hooks";
-import { css, inkOn, sequential } from "../colour/maps";
+import { onGround, sequential } from "../colour/maps";
 
 interface Props {
   caption?: string; // shown above the table
@@ -81,13 +81,13 @@ export function HeatTable({
               {columns.map((column, c) => {
                 const value = values[r]?.[c] ?? null,
                   on = pressed?.(r, c) ?? false;
-                const colour = value === null ? "" : css(map, share(value));
+                const { colour, ink } = onGround(map, share(value ?? low));
                 const style =
                   value === null
                     ? {}
                     : crosses && on
                       ? { backgroundColor: `color-mix(in srgb, ${colour} 35%, var(--ground))` }
-                      : { backgroundColor: colour, color: inkOn(map, share(value)) };
+                      : { backgroundColor: colour, color: ink };
                 const inside =
                   value === null ? (
                     "…"

@@ -139,12 +139,12 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
   const token = s.held && s.pointed >= 0 ? s.pointed : query;
   // A detector has a hundred tokens before its patches.
   const few = model.prefix.length > kFewTokens ? 1 : model.prefix.length;
+  const pointing = s.held && s.pointed >= 0;
+  // Of the query itself there is a value only where it is no query: with itself its cosine is 1.
   const value =
-    values && overlay?.say
-      ? overlay.say(s.held && s.pointed >= 0 ? s.pointed : query)
-      : values && s.held && s.pointed >= 0
-        ? percent(values[s.pointed])
-        : "";
+    values && (pointing || overlay?.free)
+      ? (overlay?.say?.(token) ?? (pointing ? percent(values[s.pointed]) : ""))
+      : "";
   const onPick = (picked: number) => {
     if (s.cutting) {
       const cut = s.cutTokens.includes(picked);

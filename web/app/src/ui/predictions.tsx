@@ -1,9 +1,10 @@
-// The most probable classes, and what the edits changed.
+// What the model answers, and what the edits changed: the most probable classes, or of a model without any its embedding.
 import type { Bench } from "../bench";
 import { labelOf } from "../model";
 import { nothingDrawn, set } from "../state";
 import { isKept } from "../transport/client";
-import { percent } from "./controls";
+import { cosine } from "../vectors";
+import { percent, plain } from "./controls";
 
 const kFew = 12; // classes that are all shown, in their order, so that changes are seen in place
 const kTop = 5;
@@ -11,6 +12,7 @@ const kTop = 5;
 export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }) {
   const { model, pass, base, edits } = bench;
   if (!pass.scores && pass.top.length) return <Top bench={bench} />;
+  if (pass.embedding) return <Embedding bench={bench} />;
   if (!model.classifier || !pass.scores) return null;
   if (nothingDrawn(bench.s)) {
     return (
@@ -72,6 +74,26 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
         ))}
       </ul>
       {before && <p class="note">The mark on each bar is the model as trained.</p>}
+    </section>
+  );
+}
+
+// Numbers without names: what can be said of them is how far the edits turn them.
+function Embedding({ bench: { pass, base, edits } }: { bench: Bench }) {
+  const { embedding } = pass;
+  if (!embedding) return null;
+  return (
+    <section class="predictions" aria-labelledby="predictions-title">
+      <h2 id="predictions-title">Embedding</h2>
+      <p class="said" aria-live="polite" aria-atomic="true">
+        {edits.length && base.embedding ? (
+          <>
+            <b>{plain(cosine(embedding, base.embedding), 3)}</b> <span>cosine with that as trained</span>
+          </>
+        ) : (
+          <span class="note">{embedding.length} numbers. This model has no classes to predict.</span>
+        )}
+      </p>
     </section>
   );
 }

@@ -65,8 +65,10 @@ export function AttentionView({ bench, title, lead }: Props) {
           <span class="math">
             softmax(<i>q</i> · <i>k</i> / √<i>E</i>)
           </span>{" "}
-          over all tokens, so each row sums to 1. A map shows the patches' part of it; the rest goes to the tokens
-          listed above. Colours start at 0 and end at the greatest weight of the map, or of all maps.
+          over all tokens, so each row sums to 1.
+          {model.prefix.length > 0 &&
+            " A map shows the patches' part of it; the rest goes to the tokens listed above."}{" "}
+          Colours start at 0 and end at the greatest weight of the map, or of all maps.
         </p>
         <p>
           <b>Attention is not an explanation.</b> A weight says how much of a token's value enters a sum. What the value

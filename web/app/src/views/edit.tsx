@@ -1,9 +1,9 @@
 // Views that edit the scores of all heads: the symmetric part against the antisymmetric one, and the rank.
 import { useMemo, useState } from "preact/hooks";
 import type { Bench } from "../bench";
-import { labelOf, tokenName } from "../model";
+import { labelOf, sharesQueryAndKey, tokenName, type Model } from "../model";
 import { set, type Edit } from "../state";
-import { isKept, theClient } from "../transport/client";
+import { isKept, theClient, useAnswer } from "../transport/client";
 import { Choice, KeptOnly, percent, plain, Problem, Slider } from "../ui/controls";
 import { HeadGrid } from "../ui/head_grid";
 import { HeatTable } from "../ui/heat_table";
@@ -12,6 +12,7 @@ import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { Picture } from "../ui/picture";
 import { LinePlot } from "../ui/plot";
+import { cosine } from "../vectors";
 import { BlockAndHead, headText, More, Title } from "./view";
 
 /** The chosen map as trained and as edited, and how far each head's weights moved. */
@@ -77,10 +78,10 @@ function Drift({ bench }: { bench: Bench }) {
 
 interface Point {
   x: number;
-  scores: Float32Array;
+  values: Float32Array; // scores of the classes; without any the one cosine with the embedding as trained
 }
 
-/** The probabilities at every setting of an edit, by a pass for each. */
+/** The answer at every setting of an edit, by a pass for each. */
 function Sweep({
   bench,
   label,
@@ -97,7 +98,9 @@ function Sweep({
   const { seen, model, base } = bench;
   const [result, setResult] = useState<{ image: string; points: Point[] } | null>(null);
   const [running, setRunning] = useState(false);
-  if (!seen || !base.scores || theClient().transport.kind === "recording") return null;
+  const classes = base.scores,
+    embedding = base.embedding;
+  if (!seen || !(classes ?? embedding) || theClient().transport.kind === "recording") return null;
   const run = async () => {
     setRunning(true);
     const points: Point[] = [];
@@ -107,32 +110,33 @@ function Sweep({
         name: "pass",
         json: { model: model.id, image: seen.id, blocks: [], ...(edits.length ? { edits } : {}) },
       });
-      const logits = arrays.logits.data as Float32Array,
-        most = Math.max(...logits),
-        e = logits.map((v) => Math.exp(v - most)),
-        sum = e.reduce((a, b) => a + b, 0);
-      points.push({ x, scores: e.map((v) => v / sum) });
+      const values = classes
+        ? (arrays.scores.data as Float32Array)
+        : Float32Array.of(cosine(arrays.embedding.data as Float32Array, embedding!));
+      points.push({ x, values });
       setResult({ image: seen.id, points: [...points] });
     }
     setRunning(false);
   };
   const points = result?.image === seen.id ? result.points : [];
-  const classes = new Set(points.map(({ scores }) => argmax(scores)));
+  const lines = [...new Set(points.map(({ values }) => argmax(values)))].slice(0, 5).map((index) => ({
+    name: classes ? labelOf(model, index) : "cosine with the embedding as trained",
+    points: points.map(({ x, values }): [number, number] => [x, values[index]]),
+  }));
+  // Probabilities have a scale of their own; cosines are shown from the tenth below the least.
+  const low = classes ? 0 : Math.floor(10 * Math.min(0.99, ...points.map(({ values }) => values[0]))) / 10;
   return (
     <section data-not-kept={points.length > 1 ? undefined : ""}>
-      <h2>Prediction along the slider</h2>
+      <h2>{classes ? "Prediction" : "Embedding"} along the slider</h2>
       {points.length > 1 ? (
         <LinePlot
           label={label}
           at={at}
-          yLabel="probability"
-          yText={(y) => `${Math.round(100 * y)} %`}
-          low={0}
+          yLabel={classes ? "probability" : "cosine"}
+          yText={classes ? (y) => `${Math.round(100 * y)} %` : (y) => plain(y, 3)}
+          low={low}
           high={1}
-          lines={[...classes].slice(0, 5).map((index) => ({
-            name: labelOf(model, index),
-            points: points.map(({ x, scores }): [number, number] => [x, scores[index]]),
-          }))}
+          lines={lines}
         />
       ) : (
         <p class="note">A pass for each of {settings.length} settings.</p>
@@ -230,21 +234,42 @@ export function SymmetryView({ bench }: { bench: Bench }) {
           <sup>T</sup>)
         </p>
         <p>
-          The scores become (1+<i>t</i>)/2 · <i>S</i> + (1−<i>t</i>)/2 · <i>S</i>
-          <sup>T</sup> in every head. Sharing one projection asks for more than symmetry: <i>M</i> = <i>W</i>
+          The scores <i>S</i> become (1+<i>t</i>)/2 · <i>S</i> + (1−<i>t</i>)/2 · <i>S</i>
+          <sup>T</sup> in every head. Weights may differ at <i>t</i> = 0 too: the softmax divides each row by a sum of
+          its own. Sharing one projection asks for more than symmetry: <i>M</i> = <i>W</i>
           <sup>T</sup>
-          <i>W</i> has no negative eigenvalue, so no patch may prefer others to itself. What you see is the damage to
-          weights trained apart; a model trained with one projection finds other weights, and on images loses next to
-          nothing (see Twins).
+          <i>W</i> has no negative eigenvalue, so <i>S</i>
+          <sub>ii</sub> + <i>S</i>
+          <sub>jj</sub> ≥ 2 <i>S</i>
+          <sub>ij</sub>: of two patches at most one may score the other above itself.
+        </p>
+        <p>
+          {sharesQueryAndKey(model)
+            ? `${model.title} has one projection for queries and keys, so its scores are symmetric as trained, and no t changes them.`
+            : "What you see is the damage to weights trained without that constraint. A model trained with one projection finds other weights: the digits and CIFAR-10 lose little by it or nothing that can be measured (see Twins)."}
         </p>
       </More>
     </Layout>
   );
 }
 
+/** How many directions the model's heads use, by their effective ranks. */
+function DirectionsUsed({ model }: { model: Model }) {
+  const { answer } = useAnswer("heads", { model: model.id });
+  const ranks = [...((answer?.arrays.effective_rank?.data as Float32Array | undefined) ?? [])].sort((a, b) => a - b);
+  if (!ranks.length) return null;
+  return (
+    <>
+      {" "}
+      By their effective rank, half of this model's heads use {ranks[Math.floor((ranks.length - 1) / 2)].toFixed(1)} or
+      fewer; the least is {ranks[0].toFixed(1)}, the greatest {ranks[ranks.length - 1].toFixed(1)} (see Heads).
+    </>
+  );
+}
+
 export function RankView({ bench }: { bench: Bench }) {
   const { s, pass, query, block, head, model } = bench;
-  const whole = model.head_width,
+  const whole = model.directions,
     rank = s.rank > 0 ? Math.min(s.rank, whole) : whole;
   const row = pass.attention?.row(block, head, query) ?? null;
   const possible = model.exact.includes("rank");
@@ -260,8 +285,8 @@ export function RankView({ bench }: { bench: Bench }) {
     >
       <Title title="Rank: how many directions does a head compare?">
         <p>
-          A head compares tokens in {whole} directions. The slider keeps only the most important ones. Trained heads
-          need few.
+          A head compares tokens in at most {whole} directions. The slider keeps only the most important ones.
+          {possible && <DirectionsUsed model={model} />}
         </p>
       </Title>
       <Obstacle bench={bench} edit={{ kind: "rank", rank: 1, by: "weights", blocks: "all", heads: "all" }} />
@@ -281,7 +306,7 @@ export function RankView({ bench }: { bench: Bench }) {
         value={s.rankBy}
         options={[
           ["weights", "the weights"],
-          ["data", "real tokens"],
+          ["data", "this picture's tokens"],
         ]}
         disabled={isKept()}
         onChange={(rankBy) => set({ rankBy })}
@@ -302,9 +327,11 @@ export function RankView({ bench }: { bench: Bench }) {
           <sup>T</sup>
         </p>
         <p>
-          “The weights” is the best rank-<i>r</i> approximation of <i>M</i> itself (Eckart and Young). “Real tokens”
-          weighs directions by how much tokens of real pictures use them, so that the scores change least. The digit
-          model still classifies 98.93 % of 10,000 test images with 2 of 24 directions (99.43 % as trained).
+          “The weights” is the best rank-<i>r</i> approximation of <i>M</i> itself (Eckart and Young). “This picture's
+          tokens” weighs directions by how much the tokens of this picture use them: no other <i>M</i> of that rank
+          changes its scores less, in the mean square.
+          {model.shipped === "digits" &&
+            " By the weights alone, this model still classifies 98.93 % of 10,000 test images with 2 of 24 directions (99.43 % as trained)."}
         </p>
       </More>
     </Layout>

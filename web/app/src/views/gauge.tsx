@@ -8,7 +8,7 @@ import { tokenName } from "../model";
 import type { NamedArray, Packet } from "../packet";
 import { set } from "../state";
 import { isKept, useAnswer } from "../transport/client";
-import { percent, Problem, Slider, WK, WQ } from "../ui/controls";
+import { percent, Problem, Slider, Waiting, WK, WQ } from "../ui/controls";
 import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
 import { Picture } from "../ui/picture";
@@ -47,8 +47,9 @@ export function GaugeView({ bench }: { bench: Bench }) {
     >
       <Title title="Gauge: other queries and keys, the same attention">
         <p>
-          Multiply {WQ} by any invertible matrix <i>A</i> and {WK} by its inverse transpose: both change as much as you
-          like, and not one score does. So the numbers in {WQ} or {WK} alone mean nothing; only their product does.
+          Multiply {WQ} by any invertible matrix <i>A</i> and {WK} by its inverse transpose
+          {model.query_bias && ", their biases too"}: both change as much as you like, and not one score does. So the
+          numbers in {WQ} or {WK} alone mean nothing; only their product does.
         </p>
       </Title>
       <Obstacle bench={bench} edit={{ kind: "gauge", strength: 0.5, seed: 1, blocks: "all", heads: "all" }} />
@@ -83,6 +84,9 @@ export function GaugeView({ bench }: { bench: Bench }) {
         )}
       </div>
       <Problem error={asked.error} />
+      <Waiting for={asked}>
+        Multiplying {WQ} and {WK}…
+      </Waiting>
       {arrays.wq && (
         <>
           <div class="matrices">
@@ -161,9 +165,9 @@ export function GaugeView({ bench }: { bench: Bench }) {
           <sub>K</sub>
         </p>
         <p>
-          A head of width <i>E</i> has <i>E</i>² such free numbers. Training wanders along them (weight decay picks
-          among them), and pictures of {WQ} should be read with that in mind. Rotary positions and QK-norm leave only
-          part of the freedom.
+          A head of width <i>E</i> has <i>E</i>² such free numbers. The loss does not depend on them, so its gradient
+          never points along them; weight decay, Adam and steps of finite size do move them. Pictures of {WQ} should be
+          read with that in mind. Rotary positions and QK-norm leave only part of the freedom.
         </p>
       </More>
     </Layout>

@@ -1,14 +1,26 @@
 // Each head's matrix M = W_Qᵀ W_K (and W_O W_V): spectrum, symmetry, ranks. Nothing here depends on the picture.
 import { useState } from "preact/hooks";
 import type { Bench } from "../bench";
-import { css, diverging } from "../colour/maps";
-import { tokenName } from "../model";
+import { diverging, onGround } from "../colour/maps";
+import { tokenName, type Model } from "../model";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
-import { Choice, plain, Problem, WK, WQ } from "../ui/controls";
+import { Choice, plain, Problem, Waiting, WK, WQ } from "../ui/controls";
 import { HeatTable } from "../ui/heat_table";
 import { Layout } from "../ui/panel";
 import { headText, More, Title } from "./view";
+
+/** What a model's scores depend on beside M = W_Qᵀ W_K. A bias of keys is not among it: the softmax cancels it. */
+export function besideM({ query_bias, qk_norm, positions }: Model): string[] {
+  return [
+    query_bias && "the bias of the queries, which gives each key b_Qᵀ W_K x_j more",
+    qk_norm && "the norms of queries and keys",
+    positions.includes("rotary") && "the rotation by positions",
+    positions.includes("relative") && "biases by relative position",
+  ].filter((each) => each !== false);
+}
+const listed = (parts: string[]) =>
+  parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts[parts.length - 1]}` : parts.join();
 
 export function HeadsView({ bench }: { bench: Bench }) {
   const { model, block, head, pass, query } = bench;
@@ -23,7 +35,8 @@ export function HeadsView({ bench }: { bench: Bench }) {
   const L = model.blocks,
     H = model.heads,
     R = singular ? singular.length / (L * H) : 0;
-  const row = pass.attention?.row(block, head, query) ?? null;
+  const row = pass.attention?.row(block, head, query) ?? null,
+    beside = besideM(model);
   const grid = (values: Float32Array) => Array.from({ length: L }, (_, l) => [...values.subarray(l * H, (l + 1) * H)]);
   const names = {
     rows: Array.from({ length: L }, (_, l) => `block ${l}`),
@@ -45,7 +58,7 @@ export function HeadsView({ bench }: { bench: Bench }) {
     >
       <Title title="Heads as matrices">
         <p>
-          A head's scores depend on one matrix alone,{" "}
+          {beside.length ? "A head's scores depend on the matrix" : "A head's scores depend on one matrix alone,"}{" "}
           <span class="math">
             <i>M</i> = <i>W</i>
             <sub>Q</sub>
@@ -53,7 +66,7 @@ export function HeadsView({ bench }: { bench: Bench }) {
             <i>W</i>
             <sub>K</sub>
           </span>
-          ; what it writes depends on{" "}
+          {beside.length > 0 && <>, and on {listed(beside)}, which no number here counts</>}; what it writes depends on{" "}
           <span class="math">
             <i>W</i>
             <sub>O</sub>
@@ -73,6 +86,7 @@ export function HeadsView({ bench }: { bench: Bench }) {
         onChange={(value) => setCircuit(value as "qk" | "ov")}
       />
       <Problem error={asked.error} />
+      <Waiting for={asked}>Measuring {L * H} heads…</Waiting>
       {singular && symmetry && <Spectra bench={bench} singular={singular} symmetry={symmetry} R={R} />}
       {symmetry && (
         <section>
@@ -99,8 +113,8 @@ export function HeadsView({ bench }: { bench: Bench }) {
         <section>
           <h2>Effective rank</h2>
           <p class="note">
-            Directions in use: the exponential of the entropy of the singular values' shares. A head could use{" "}
-            {model.head_width}.{energy && " The small number is the directions that hold 90 % of the energy."}
+            Directions in use: the exponential of the entropy of the singular values' shares. A head could use {R}.
+            {energy && " The small number is the directions that hold 90 % of the energy."}
           </p>
           <HeatTable
             {...names}
@@ -179,7 +193,10 @@ function Spectra({
                     <polygon points={`0,${h} ${points.join(" ")} ${w},${h}`} />
                     <polyline points={points.join(" ")} />
                   </svg>
-                  <i class="chip" style={{ backgroundColor: css(diverging, (symmetry[l * H + j] + 1) / 2) }} />
+                  <i
+                    class="chip"
+                    style={{ backgroundColor: onGround(diverging, (symmetry[l * H + j] + 1) / 2).colour }}
+                  />
                 </button>
               );
             }),

@@ -1,12 +1,11 @@
-// Take heads or tokens away and see what the logits lose.
+// Take heads or tokens away and see how the answer changes: the logits, or of a model without classes the embedding.
 import { useEffect, useState } from "preact/hooks";
 import type { Bench } from "../bench";
-import { diverging } from "../colour/maps";
+import { diverging, sequential } from "../colour/maps";
 import { labelOf, tokenName } from "../model";
 import { set } from "../state";
 import { isKept, theClient } from "../transport/client";
-import { KeptOnly, percent, Problem, Select, signed, Toggle } from "../ui/controls";
-import { HeadGrid } from "../ui/head_grid";
+import { KeptOnly, percent, plain, Problem, Select, signed, Toggle } from "../ui/controls";
 import { HeatTable } from "../ui/heat_table";
 import { Obstacle } from "../ui/obstacle";
 import { Layout } from "../ui/panel";
@@ -16,19 +15,20 @@ import { More, Title } from "./view";
 const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 interface Row {
-  change: number[];
+  change: number[]; // of the logit; of an embedding 1 − cosine
   winners: number[];
 }
 
 // A pass for each head takes a large model many seconds, in which it answers nothing else: it is asked for by a button.
 const kAtOnce = 5e8; // parameters times heads
 
-// The change of a class's logit by each head, asked block after block.
-function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; error: Error | null } {
+// The change by each head, asked block after block: of a class's logit, or of the embedding (kNoClass).
+const kNoClass = -2;
+function useKnockouts(bench: Bench, klass: number | null): { rows: (Row | null)[]; error: Error | null } {
   const { seen, model, s } = bench;
   // Heads that are out stay out of the question: what each head is worth is measured in the model as it now is.
   const tokens = s.cutTokens.map((token) => ({ kind: "token", token }));
-  const key = seen && klass >= 0 ? JSON.stringify([model.id, seen.id, klass, tokens]) : "";
+  const key = seen && klass !== null ? JSON.stringify([model.id, seen.id, klass, tokens]) : "";
   const [found, setFound] = useState<{ key: string; rows: (Row | null)[]; error: Error | null }>({
     key: "",
     rows: [],
@@ -43,12 +43,19 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
       for (let block = model.blocks - 1; block >= 0 && !dropped; --block) {
         const { json, arrays } = await theClient().ask({
           name: "knockout",
-          json: { model: model.id, image: seen.id, class: klass, block, ...(tokens.length ? { edits: tokens } : {}) },
+          json: {
+            model: model.id,
+            image: seen.id,
+            ...(klass === kNoClass ? {} : { class: klass }),
+            block,
+            ...(tokens.length ? { edits: tokens } : {}),
+          },
         });
         const winners = ((json.top as (number | { index: number })[]) ?? []).map((winner) =>
           typeof winner === "number" ? winner : winner.index,
         );
-        rows[block] = { change: [...(arrays.change.data as Float32Array)], winners };
+        const numbers = [...((arrays.change ?? arrays.cosine).data as Float32Array)];
+        rows[block] = { change: arrays.change ? numbers : numbers.map((cosine) => 1 - cosine), winners };
         if (!dropped) setFound({ key, rows: [...rows], error: null });
       }
     };
@@ -72,13 +79,21 @@ function useKnockouts(bench: Bench, klass: number): { rows: (Row | null)[]; erro
 
 export function KnockoutView({ bench }: { bench: Bench }) {
   const { s, model, seen, pass, base, query, block, head } = bench;
-  const klass = s.klass >= 0 && s.klass < (base.scores?.length ?? 0) ? s.klass : base.scores ? argmax(base.scores) : -1;
+  const { classifier } = model,
+    possible = model.exact.includes("head");
+  const klass = !classifier
+    ? kNoClass
+    : s.klass >= 0 && s.klass < (base.scores?.length ?? 0)
+      ? s.klass
+      : base.scores
+        ? argmax(base.scores)
+        : -1;
   const large = model.parameters * model.heads * model.blocks > kAtOnce;
   const [measured, measure] = useState("");
   const measuring = !large || isKept() || (seen !== null && measured === `${seen.id} ${klass}`);
-  const { rows, error } = useKnockouts(bench, model.classifier && measuring ? klass : -1);
+  const { rows, error } = useKnockouts(bench, possible && measuring && klass !== -1 ? klass : null);
   const row = pass.attention?.row(block, head, query) ?? null;
-  const most = Math.max(0.5, ...rows.flatMap((each) => each?.change.map(Math.abs) ?? []));
+  const most = Math.max(classifier ? 0.5 : 0.001, ...rows.flatMap((each) => each?.change.map(Math.abs) ?? []));
   const toggle = (b: number, h: number) => {
     const name = `${b}.${h}`;
     set({ cutHeads: s.cutHeads.includes(name) ? s.cutHeads.filter((each) => each !== name) : [...s.cutHeads, name] });
@@ -92,43 +107,51 @@ export function KnockoutView({ bench }: { bench: Bench }) {
     >
       <Title title="Knock out heads and tokens">
         <p>
-          Click a head to take its output away, or hide patches from all others. The prediction follows. Each number is
-          what removing that head alone does to the class's logit.
+          Click a head to take its output away, or hide patches from all others.{" "}
+          {classifier
+            ? "The prediction follows. Each number is what removing that head alone does to the class's logit."
+            : "The embedding follows. Each number is the cosine between the embeddings with and without that head."}
         </p>
       </Title>
-      {model.classifier ? (
+      {classifier && (
+        <Select
+          label="Class"
+          value={String(klass)}
+          disabled={isKept()}
+          onChange={(value) => set({ klass: Number(value) })}
+          options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [
+            String(i),
+            labelOf(model, i),
+          ])}
+        />
+      )}
+      {possible && !measuring && seen && !isKept() && (
+        <p>
+          <button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>
+            Measure every head
+          </button>{" "}
+          <span class="note">
+            {model.blocks * model.heads} passes, about{" "}
+            {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s
+          </span>
+        </p>
+      )}
+      {possible && (
         <>
-          <Select
-            label="Class"
-            value={String(klass)}
-            disabled={isKept()}
-            onChange={(value) => set({ klass: Number(value) })}
-            options={(model.labels.length ? model.labels.map((_, i) => i) : ranked.slice(0, 10)).map((i) => [
-              String(i),
-              labelOf(model, i),
-            ])}
-          />
-          {!measuring && seen && !isKept() && (
-            <p>
-              <button type="button" onClick={() => measure(`${seen.id} ${klass}`)}>
-                Measure every head
-              </button>{" "}
-              <span class="note">
-                {model.blocks * model.heads} passes, about{" "}
-                {Math.ceil((model.blocks * model.heads * Math.max(pass.milliseconds, 1)) / 1000)} s
-              </span>
-            </p>
-          )}
           <HeatTable
-            caption={`Change of the logit of ${labelOf(model, klass)} without the head`}
+            caption={
+              classifier
+                ? `Change of the logit of ${labelOf(model, klass)} without the head`
+                : "Cosine between the embeddings with and without the head"
+            }
             rows={Array.from({ length: model.blocks }, (_, b) => `block ${b}`)}
             columns={Array.from({ length: model.heads }, (_, h) => `head ${h}`)}
             values={Array.from({ length: model.blocks }, (_, b) => rows[b]?.change ?? Array(model.heads).fill(null))}
-            low={-most}
+            low={classifier ? -most : 0}
             high={most}
-            map={diverging}
-            text={(x) => signed(x)}
-            unit="of the logit"
+            map={classifier ? diverging : sequential}
+            text={(x) => (classifier ? signed(x) : plain(1 - x, 4))}
+            unit={classifier ? "of the logit" : ""}
             note={(b, h) => {
               const winner = rows[b]?.winners[h];
               return winner !== undefined && ranked.length && winner !== ranked[0] ? `→ ${labelOf(model, winner)}` : "";
@@ -139,27 +162,11 @@ export function KnockoutView({ bench }: { bench: Bench }) {
             action="Takes the head out or puts it back."
           />
           <p class="note">
-            Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win. A pale
-            number with “out” is a head that is out now.
+            {classifier
+              ? "Blue: the class loses without the head. Red: it gains. An arrow names the class that would then win."
+              : "The brighter, the further the embedding turns without the head. At 1 it keeps its direction."}{" "}
+            A pale number with “out” is a head that is out now.
           </p>
-        </>
-      ) : (
-        <>
-          <p class="note">
-            This model has no classifier, so there is no logit to change. Click a head to take it out: the maps of later
-            blocks follow.
-          </p>
-          {seen && pass.attention && (
-            <HeadGrid
-              seen={seen}
-              attention={pass.attention}
-              query={query}
-              block={block}
-              head={head}
-              crossed={s.cutHeads}
-              onPick={(b, h) => (typeof h === "number" ? toggle(b, h) : set({ block: b, head: h }))}
-            />
-          )}
         </>
       )}
       <Obstacle bench={bench} edit={{ kind: "head", block: 0, head: 0 }} />
@@ -225,7 +232,7 @@ function Logits({ bench }: { bench: Bench }) {
   const most = Math.max(1e-6, ...order.map((i) => Math.abs(change[i])));
   return (
     <section>
-      <h2>What the logits lose</h2>
+      <h2>How the logits change</h2>
       <div class="wide" tabIndex={0} role="region" aria-label="Logits before and after">
         <table class="logits">
           <thead>

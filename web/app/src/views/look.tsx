@@ -4,8 +4,9 @@ import { diverging } from "../colour/maps";
 import { rangeOf } from "../draw/canvas";
 import { labelOf, tokenName, tokensOf } from "../model";
 import { set } from "../state";
-import { useAnswer } from "../transport/client";
-import { percent, plain, Problem, Select } from "../ui/controls";
+import type { Seen } from "../image";
+import { useAnswer, type Asked } from "../transport/client";
+import { percent, plain, Problem, Select, Waiting } from "../ui/controls";
 import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { Picture } from "../ui/picture";
@@ -13,6 +14,14 @@ import { BlockAndHead, More, Title } from "./view";
 
 const common = ({ seen, edits }: Bench) =>
   seen && { model: seen.model.id, image: seen.id, ...(edits.length ? { edits } : {}) };
+
+// The small picture of one block. It asks for its answer once that of the chosen block is there, which is looked at.
+interface OfBlock {
+  bench: Bench;
+  block: number;
+  chosenIsThere: boolean;
+}
+const isOf = (seen: Seen, { answer, request }: Asked) => !!answer && request?.image === seen.id;
 
 // The row of a query in [N, N], or null if the answer is another picture's.
 function rowOf(values: Float32Array | undefined, tokens: number, chosen: number): Float32Array | null {
@@ -42,6 +51,7 @@ export function RolloutView({ bench }: { bench: Bench }) {
         </p>
       </Title>
       {seen && row && <Compared bench={bench} row={row} />}
+      <Waiting for={asked}>Multiplying the attention of {model.blocks} blocks…</Waiting>
       <Problem error={asked.error} />
       <More title="Formula and limits">
         <p class="formula">
@@ -93,15 +103,19 @@ export function RelevanceView({ bench }: { bench: Bench }) {
     <Layout
       bench={bench}
       chosen={klass}
-      overlay={{
-        values,
-        range: range ?? undefined,
-        label: `Relevance of ${labelOf(model, klass)}`,
-        what: "relevance",
-        ends: range ? [plain(range.low, 3), plain(range.high, 3)] : undefined,
-        say: (token) => (values ? `${tokenName(model, token)}: ${plain(values[token], 4)}` : ""),
-        free: true,
-      }}
+      overlay={
+        model.classifier
+          ? {
+              values,
+              range: range ?? undefined,
+              label: `Relevance of ${labelOf(model, klass)}`,
+              what: "relevance",
+              ends: range ? [plain(range.low, 3), plain(range.high, 3)] : undefined,
+              say: (token) => (values ? `${tokenName(model, token)}: ${plain(values[token], 4)}` : ""),
+              free: true,
+            }
+          : null
+      }
     >
       <Title title="Relevance: which patches speak for a class">
         <p>
@@ -109,7 +123,7 @@ export function RelevanceView({ bench }: { bench: Bench }) {
           Choose the class at the picture or here.
         </p>
       </Title>
-      {!model.classifier && <p class="problem">This model has no classifier, so there is no class to ask about.</p>}
+      {!model.classifier && <p>{model.title} has no classes to ask about: it answers with an embedding.</p>}
       {model.classifier && (
         <Select
           label="Class"
@@ -121,6 +135,7 @@ export function RelevanceView({ bench }: { bench: Bench }) {
           ])}
         />
       )}
+      <Waiting for={asked}>Following the class's logit back…</Waiting>
       {seen && model.classifier && <ClassMaps bench={bench} classes={ranked.slice(0, 4)} chosen={klass} />}
       <Problem error={asked.error} />
       <More title="Formula and limits">
@@ -197,12 +212,13 @@ export function SimilarityView({ bench }: { bench: Bench }) {
         </p>
       </Title>
       <BlockAndHead bench={bench} mean={false} play />
+      <Waiting for={asked}>Comparing the tokens after block {block}…</Waiting>
       {seen && request && (
         <section>
           <h2>After each block</h2>
           <div class="tiles">
             {Array.from({ length: model.blocks }, (_, b) => (
-              <BlockSimilarity key={b} bench={bench} block={b} />
+              <BlockSimilarity key={b} bench={bench} block={b} chosenIsThere={isOf(seen, asked)} />
             ))}
           </div>
         </section>
@@ -218,9 +234,9 @@ export function SimilarityView({ bench }: { bench: Bench }) {
   );
 }
 
-function BlockSimilarity({ bench, block }: { bench: Bench; block: number }) {
+function BlockSimilarity({ bench, block, chosenIsThere }: OfBlock) {
   const { seen, query, model } = bench,
-    request = common(bench);
+    request = chosenIsThere ? common(bench) : null;
   const { answer } = useAnswer("tokens", request && { ...request, block, what: "similarity" });
   const row = rowOf(answer?.arrays.similarity?.data as Float32Array | undefined, tokensOf(model), query);
   if (!seen) return null;
@@ -240,7 +256,7 @@ function BlockSimilarity({ bench, block }: { bench: Bench; block: number }) {
 }
 
 export function ColoursView({ bench }: { bench: Bench }) {
-  const { block, model, seen, s } = bench,
+  const { block, model, seen } = bench,
     request = common(bench);
   const asked = useAnswer("tokens", request && { ...request, block, what: "pca" });
   const colours = asked.answer?.arrays.colours?.data,
@@ -268,12 +284,13 @@ export function ColoursView({ bench }: { bench: Bench }) {
           variance after block {block}.
         </p>
       )}
+      <Waiting for={asked}>Finding the components after block {block}…</Waiting>
       {seen && (
         <section>
           <h2>After each block</h2>
           <div class="tiles">
             {Array.from({ length: model.blocks }, (_, b) => (
-              <BlockColours key={b} bench={bench} block={b} opacity={s.opacity} />
+              <BlockColours key={b} bench={bench} block={b} chosenIsThere={isOf(seen, asked)} />
             ))}
           </div>
         </section>
@@ -291,9 +308,9 @@ export function ColoursView({ bench }: { bench: Bench }) {
   );
 }
 
-function BlockColours({ bench, block, opacity }: { bench: Bench; block: number; opacity: number }) {
+function BlockColours({ bench, block, chosenIsThere }: OfBlock) {
   const { seen } = bench,
-    request = common(bench);
+    request = chosenIsThere ? common(bench) : null;
   const { answer } = useAnswer("tokens", request && { ...request, block, what: "pca" });
   const colours = answer?.arrays.colours?.data;
   if (!seen) return null;
@@ -303,7 +320,7 @@ function BlockColours({ bench, block, opacity }: { bench: Bench; block: number; 
       <Picture
         seen={seen}
         colours={fits ? colours : null}
-        opacity={Math.max(opacity, 0.75)}
+        opacity={Math.max(bench.s.opacity, 0.75)}
         label={`After block ${block}`}
       />
       <span>block {block}</span>

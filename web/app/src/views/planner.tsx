@@ -119,7 +119,7 @@ function Orders({ rows }: { rows: Row[] }) {
               multiply-adds
             </th>
             <th scope="col" class="number">
-              of the least
+              times the least
             </th>
             <th scope="col">where they go</th>
             <th scope="col" class="number">

@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { rgbCanvas } from "../draw/canvas";
 import type { Seen } from "../image";
-import { tokenName, tokensOf } from "../model";
+import { sharesQueryAndKey, tokenName, tokensOf, type Model } from "../model";
 import type { NamedArray } from "../packet";
 import { set } from "../state";
 import { isKept, useAnswer } from "../transport/client";
@@ -162,8 +162,8 @@ export const kSteps: Step[] = [
     text: (
       <>
         One head of the model's first block. {WQ} says what a patch asks for, {WK} what it offers; they need not be
-        alike, so a patch may ask for something that it is not. Positions are part of the tokens. √E keeps the scores'
-        variance near 1, so that the softmax does not saturate.
+        alike, so a patch may ask for something that it is not. √E keeps the scores' variance near 1, so that the
+        softmax does not saturate.
       </>
     ),
   },
@@ -207,6 +207,22 @@ export const kSteps: Step[] = [
   },
 ];
 
+/** What a head of this model does beside the formula of step 4. */
+export function besideFormula(model: Model): string {
+  const { title, positions, query_bias, qk_norm } = model;
+  return [
+    sharesQueryAndKey(model) && "both matrices are one",
+    query_bias && "queries and keys have biases",
+    qk_norm && "queries and keys are normalised",
+    positions.includes("added") && "positions are part of the tokens",
+    positions.includes("rotary") && "positions rotate queries and keys",
+    positions.includes("relative") && "relative positions add to the scores",
+  ]
+    .filter((each) => each !== false)
+    .map((each, i) => (i ? each : `In ${title} ${each}`))
+    .join("; ");
+}
+
 function Stepper({ step }: { step: number }) {
   return (
     <nav class="stepper" aria-label="Steps from smoothing to attention">
@@ -249,7 +265,10 @@ export function StepsView({ bench }: { bench: Bench }) {
         </h2>
         <p class="changed">{step.changed}</p>
         <p class="formula">{step.formula}</p>
-        <p>{step.text}</p>
+        <p>
+          {step.text}
+          {s.step === 3 && besideFormula(bench.model) && ` ${besideFormula(bench.model)}.`}
+        </p>
       </section>
     </>
   );
@@ -403,8 +422,9 @@ function PatchStep({
         <p>
           All weights are computed by the engine from this picture, steps 4 and 5 with the weights of the first block of{" "}
           {model.title}. Steps 1 to 3 mix patches as pixels. Steps 4 and 5 mix values, not pixels; the mixed patch shows
-          what the same weights would make of pixels. Real heads also attend to tokens without a patch, which are left
-          out here, and weights are scaled to sum to 1.
+          what the same weights would make of pixels.
+          {prefix > 0 &&
+            " Heads also attend to tokens without a patch, which are left out here, and weights are scaled to sum to 1."}
         </p>
       </More>
     </Layout>

@@ -38,8 +38,10 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
   const translators = catalogue.models.filter((model) => model.kind === "pair");
   const [id, setId] = useState("");
   const model =
-    translators.find((each) => each.id === id) ?? translators.find((each) => each.id === kShipped) ?? translators[0];
-  const shipped = model?.id === kShipped,
+    translators.find((each) => each.id === id) ??
+    translators.find((each) => each.shipped === kShipped) ??
+    translators[0];
+  const shipped = model?.shipped === kShipped,
     language = shipped ? "it" : undefined;
   const [typed, setTyped] = useState(s.text);
   useEffect(() => {
@@ -157,8 +159,8 @@ export function TranslatorStep({ bench }: { bench: Bench }) {
                 "…"
               )}
             </p>
-            {edited.answer && !edited.busy && edited.answer.json.text === trained.answer?.json.text && (
-              <p class="note">No word changed.</p>
+            {edited.answer && !edited.busy && trained.answer && (
+              <p class="note">{changeInWords(String(edited.answer.json.text), String(trained.answer.json.text))}</p>
             )}
           </div>
         )}
@@ -314,6 +316,14 @@ export function changedWords(text: string[], against: string[]): boolean[] {
     else ++j;
   }
   return changed;
+}
+
+/** "No word changed.", or how many of the words are others. */
+export function changeInWords(text: string, against: string): string {
+  const words = text.split(/\s+/).filter(Boolean),
+    changed = changedWords(words, against.split(/\s+/)).filter(Boolean).length;
+  if (text === against) return "No word changed.";
+  return changed ? `${changed} of ${words.length} words changed.` : "Words are missing.";
 }
 
 function Marked({ text, against }: { text: string; against: string }) {

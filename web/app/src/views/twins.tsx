@@ -23,17 +23,17 @@ const kWhat: Record<string, string> = {
 /** The models that stand beside each other: those chosen, else the model and, if it is one of them, its known twins. */
 export function twinsOf({ catalogue, model, s }: Pick<Bench, "catalogue" | "model" | "s">): Model[] {
   const alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
-  const those = (ids: string[]) =>
-    [...new Set(ids)].map((id) => alike.find((each) => each.id === id)).filter((each): each is Model => !!each);
-  const chosen = those(s.twins);
+  const those = (keys: string[], by: "id" | "shipped") =>
+    [...new Set(keys)].map((key) => alike.find((each) => each[by] === key)).filter((each): each is Model => !!each);
+  const chosen = those(s.twins, "id");
   if (chosen.length) return chosen;
-  return those(kTwins.includes(model.id) ? kTwins : [model.id]);
+  return kTwins.includes(model.shipped) ? those(kTwins, "shipped") : those([model.id], "id");
 }
 
 export function TwinsView({ bench }: { bench: Bench }) {
   const { catalogue, model, query, block, head, pass } = bench;
   const twins = twinsOf(bench),
-    known = twins.every(({ id }) => kTwins.includes(id)),
+    known = twins.every(({ shipped }) => kTwins.includes(shipped)),
     alike = catalogue.models.filter((each) => isImage(each) && each.photo === model.photo);
   const row = pass.attention?.row(block, head, query) ?? null;
   const toggle = (id: string) => {
@@ -74,6 +74,12 @@ export function TwinsView({ bench }: { bench: Bench }) {
           token, and no measurable amount on CIFAR-10; one merged matrix trains worse there (−1.24 ± 0.25 points). It
           can express everything that two can, and more.
         </p>
+        {known && (
+          <p>
+            Of MNIST's 10,000 test images the digits classify 99.43 % with two matrices, 99.27 % with one shared
+            projection and 99.11 % with one merged matrix: one run of each, stopped in their 40th, 24th and 17th epoch.
+          </p>
+        )}
       </More>
     </Layout>
   );
@@ -91,7 +97,7 @@ function Twin({ bench, model }: { bench: Bench; model: Model }) {
       </section>
     );
   const b = Math.min(block, model.blocks - 1),
-    best = pass.scores && pass.scores.length ? argmax(pass.scores) : -1;
+    best = pass.scores ? argmax(pass.scores) : -1;
   return (
     <section class="twin">
       <h2>{model.title}</h2>
@@ -113,6 +119,7 @@ function Twin({ bench, model }: { bench: Bench; model: Model }) {
           <b>{labelOf(model, best)}</b> {percent(pass.scores[best])}
         </p>
       )}
+      {pass.embedding && <p class="said note">No classes: an embedding of {pass.embedding.length} numbers.</p>}
       <HeadGrid
         seen={seen}
         attention={pass.attention}

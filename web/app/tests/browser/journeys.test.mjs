@@ -196,7 +196,7 @@ test("a head is knocked out and put back", async () => {
   await cell.waitFor({ timeout: 20000 });
   await cell.click();
   assert.equal(await cell.getAttribute("aria-pressed"), "true");
-  await page.getByRole("heading", { name: "What the logits lose" }).waitFor();
+  await page.getByRole("heading", { name: "How the logits change" }).waitFor();
   await page.getByLabel("Clicks on the picture hide patches").check();
   const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
   await page.mouse.click(x + width * 0.5, y + height * 0.5);

@@ -9,7 +9,7 @@ const model = {
   grid: [7, 7],
   blocks: 4,
   heads: 4,
-  head_width: 16,
+  directions: 16,
   classifier: true,
   labels: ["0", "1"],
 } as unknown as Model;
@@ -25,7 +25,7 @@ describe("a link made for another model", () => {
     };
     const { state, left } = fitting(model, s);
     expect(state).toEqual({ ...s, cutHeads: ["3.3"], cutTokens: [49], rank: 0, klass: -1 });
-    expect(left).toEqual(["head 99 of block 99", "token 50", "rank 9999 in heads of 16 features", "class 7"]);
+    expect(left).toEqual(["head 99 of block 99", "token 50", "rank 9999 in heads of 16 directions", "class 7"]);
   });
   it("loses block, head, query and sample too when it is opened", () => {
     const s = { ...kDefaults, block: 4, head: 9, query: 50, picture: { kind: "sample" as const, id: "cat" } };

@@ -5,7 +5,8 @@ import { kDefaults } from "../../src/state";
 import { twinsOf } from "../../src/views/twins";
 
 const kModels = ["mine", "digits-shared", "digits", "digits"].map(
-  (id) => ({ id, kind: "image", photo: false, input: [1, 28, 28] }) as unknown as Model,
+  (id) =>
+    ({ id, shipped: id === "mine" ? "" : id, kind: "image", photo: false, input: [1, 28, 28] }) as unknown as Model,
 );
 const shown = (id: string, twins: string[] = []) => {
   const bench = {

@@ -3,6 +3,7 @@
 import weightsUrl from "../../../../../models/digits/model.safetensors?url";
 import { fromStrokes } from "../../drawing";
 import { f32, u8, type Json, type NamedArray, type Packet } from "../../packet";
+import { cosine } from "../../vectors";
 import { EngineError, type Transport } from "../transport";
 import { kDigits } from "./digits";
 import { plan } from "./plan";
@@ -34,6 +35,12 @@ const base = {
   blocks: 4,
   heads: 4,
   head_width: 24,
+  directions: 24,
+  query_bias: true,
+  qk_norm: false,
+  positions: ["added"],
+  outputs: 10,
+  shipped: "",
   width: 96,
   labels: [..."0123456789"],
   classifier: true,
@@ -42,9 +49,9 @@ const base = {
   exact: ["symmetry", "rank", "gauge", "head", "token"],
 };
 const kModels = [
-  { ...base, id: "digits", title: "Digits", attention: "separate" },
-  { ...base, id: "digits-shared", title: "Digits, W_Q = W_K", attention: "shared" },
-  { ...base, id: "digits-merged", title: "Digits, one matrix", attention: "merged" },
+  { ...base, id: "digits", shipped: "digits", title: "Digits", attention: "separate" },
+  { ...base, id: "digits-shared", shipped: "digits-shared", title: "Digits, W_Q = W_K", attention: "shared" },
+  { ...base, id: "digits-merged", shipped: "digits-merged", title: "Digits, one matrix", attention: "merged" },
   {
     ...base,
     id: "pair",
@@ -53,6 +60,7 @@ const kModels = [
     kind: "towers",
     photo: true,
     classifier: false,
+    outputs: kWidth,
     labels: [],
   },
   {
@@ -67,12 +75,15 @@ const kModels = [
     blocks: 12,
     heads: 12,
     head_width: 64,
+    directions: 64,
+    outputs: 1000,
     width: 768,
     labels: Array.from({ length: 1000 }, (_, i) => `class of photographs ${i}`),
     parameters: 86_000_000,
   },
   {
     id: "english-italian",
+    shipped: "english-italian",
     title: "English to Italian",
     kind: "pair",
     attention: "separate",
@@ -192,6 +203,7 @@ export class MockTransport implements Transport {
       json: { top: [], milliseconds: 90 },
       arrays: {
         logits: f32(logits),
+        scores: f32(softmax(logits)),
         attention: u8(bytes, [L, H, N, N]),
         scales: f32(new Float32Array(L * H * N).fill(0.04), [L, H, N]),
       },
@@ -201,7 +213,7 @@ export class MockTransport implements Transport {
   on_pass(vit: Vit, json: Json): Packet {
     if (json.model === "base") return this.large();
     const started = performance.now(),
-      { logits, attention } = this.pass(vit, json),
+      { logits, attention, features } = this.pass(vit, json),
       scores = softmax(logits);
     const blocks = json.blocks === "all" ? [...Array(kBlocks).keys()] : (json.blocks as number[]);
     const chosen = new Float32Array(blocks.length * kHeads * kN * kN);
@@ -216,7 +228,9 @@ export class MockTransport implements Transport {
     return {
       json: { top: json.model === "pair" ? [] : top, milliseconds: performance.now() - started },
       arrays: {
-        logits: f32(logits),
+        ...(json.model === "pair"
+          ? { embedding: f32(features[kBlocks - 1].slice(0, kWidth)) }
+          : { logits: f32(logits), scores: f32(scores) }),
         attention: u8(bytes, [blocks.length, kHeads, kN, kN]),
         scales: f32(scales, [blocks.length, kHeads, kN]),
       },
@@ -396,15 +410,20 @@ export class MockTransport implements Transport {
     const edits = (json.edits as Edit[]) ?? [],
       block = json.block as number,
       klass = json.class as number;
-    const before = this.pass(vit, json).logits[klass],
+    const whole = this.pass(vit, json),
+      before = whole.logits[klass],
       top: Json[] = [];
     const change = numbers(kHeads, (head) => {
-      const { logits } = this.pass(vit, { ...json, edits: [...edits, { kind: "head", block, head }] });
+      const { logits, features } = this.pass(vit, { ...json, edits: [...edits, { kind: "head", block, head }] });
+      if (klass === undefined)
+        return cosine(features[kBlocks - 1].subarray(0, kWidth), whole.features[kBlocks - 1].subarray(0, kWidth));
       const index = logits.indexOf(Math.max(...logits));
       top.push({ index, label: String(index), score: softmax(logits)[index] });
       return logits[klass] - before;
     });
-    return { json: { top }, arrays: { change: f32(change) } };
+    return klass === undefined
+      ? { json: {}, arrays: { cosine: f32(change) } }
+      : { json: { top }, arrays: { change: f32(change) } };
   }
 
   on_plan(_: Vit, json: Json): Packet {
