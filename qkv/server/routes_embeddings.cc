@@ -152,12 +152,31 @@ const Ability& AbilityFor(const std::vector<Item>& items) {
   return images == 0 ? kEmbedTexts : images == std::ssize(items) ? kEmbedImages : kEmbedBoth;
 }
 
+// The model of the request. An address or a data URI that was sent as a text to a model which reads none was meant as
+// an image, and the error says how those are sent.
+std::shared_ptr<const LoadedModel> ModelOf(Context& context, Call& call, const std::string& id,
+                                           const std::vector<Item>& items) {
+  try {
+    return context.ModelFor(call, id, AbilityFor(items));
+  } catch (const HttpError& error) {
+    const auto is_address = [](const Item& item) {
+      return !item.image && (item.text.starts_with("http://") || item.text.starts_with("https://") ||
+                             item.text.starts_with("data:"));
+    };
+    if (error.status() != 400 || std::none_of(items.begin(), items.end(), is_address)) throw;
+    BadRequest(
+        FormatShown("{}. An address in input is read as a text; an image is sent as {{\"type\": \"image_url\", "
+                    "\"image_url\": {{\"url\": \"data:image/png;base64,…\"}}}}, and this server fetches no addresses",
+                    error.what()));
+  }
+}
+
 HttpResponse Embeddings(Context& context, Call& call) {
   const RequestInput input(call.request(), kEmbeddingFields);
   const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
   const LongTexts long_texts = LongTextsOf(input);
   const std::vector<Item> items = ParseItems(input);
-  const auto model = context.ModelFor(call, input.Text("model"), AbilityFor(items));
+  const auto model = ModelOf(context, call, input.Text("model"), items);
   const int64_t dimensions = input.Integer("dimensions", 0, 1, WidthOf(model->facts(), items));
   // Before the images, which take longer: they may be refused.
   std::vector<app::TextIds> ids = ReadTexts(context, call, *model, TextsOf(items), long_texts);

@@ -374,9 +374,12 @@ function OpenModel() {
 
 /** Why a view has nothing to show of this model, in the fewest words; empty if it has. */
 export function lackOf(view: ViewName, model: Model): string {
-  if (view === "relevance") return model.classifier ? "" : "no classes";
+  if (view === "relevance" && !model.classifier) return "no classes";
   if (view === "words") return model.kind === "towers" ? "" : "no text tower";
-  const edit = { gauge: "gauge", symmetry: "symmetry", rank: "rank", knockout: "head" }[view as string];
+  // Gradients are those of passes that heads can be taken from.
+  const edit = { gauge: "gauge", symmetry: "symmetry", rank: "rank", knockout: "head", relevance: "head" }[
+    view as string
+  ];
   return !edit || model.exact.includes(edit) ? "" : "not of this model";
 }
 

@@ -65,16 +65,19 @@ export function AttentionView({ bench, title, lead }: Props) {
           <span class="math">
             softmax(<i>q</i> · <i>k</i> / √<i>E</i>)
           </span>{" "}
-          over all tokens, so each row sums to 1.
+          over all tokens, with biases by relative position added to the scores where the model has them, so each row
+          sums to 1.
           {model.prefix.length > 0 &&
             " A map shows the patches' part of it; the rest goes to the tokens listed above."}{" "}
           Colours start at 0 and end at the greatest weight of the map, or of all maps.
         </p>
         <p>
           <b>Attention is not an explanation.</b> A weight says how much of a token's value enters a sum. What the value
-          holds, what the other paths carry (the residual stream, the MLP), and whether the class depends on it, the
-          weight does not say. Deep in the model a patch token holds much of what other patches showed. The views
-          Relevance and Knock out ask the prediction itself.
+          holds, what the other paths carry (the residual stream, the MLP), and whether the answer depends on it, the
+          weight does not say. Deep in the model a patch token holds much of what other patches showed.{" "}
+          {model.outputs > 0 && !model.classifier
+            ? "The view Knock out asks the embedding itself."
+            : "The views Relevance and Knock out ask the prediction itself."}
         </p>
       </More>
     </Layout>

@@ -13,7 +13,7 @@ import { headText, More, Title } from "./view";
 /** What a model's scores depend on beside M = W_Qᵀ W_K. A bias of keys is not among it: the softmax cancels it. */
 export function besideM({ query_bias, qk_norm, positions }: Model): string[] {
   return [
-    query_bias && "the bias of the queries, which gives each key b_Qᵀ W_K x_j more",
+    query_bias && "the bias of the queries",
     qk_norm && "the norms of queries and keys",
     positions.includes("rotary") && "the rotation by positions",
     positions.includes("relative") && "biases by relative position",
@@ -133,7 +133,19 @@ export function HeadsView({ bench }: { bench: Bench }) {
       <More title="How to read it">
         <p>
           LayerNorm is folded in, so the spectra are those of what the head computes. A steep curve is a head that
-          compares few directions: it could be narrower. {WQ} and {WK} alone say little, since <i>W</i>
+          compares few directions: it could be narrower.{" "}
+          {model.query_bias && (
+            <>
+              The bias of the queries adds <i>b</i>
+              <sub>Q</sub>
+              <sup>T</sup>
+              <i>W</i>
+              <sub>K</sub>
+              <i>x</i>
+              <sub>j</sub> to every score of key <i>j</i>; the softmax cancels what a bias of the keys adds.{" "}
+            </>
+          )}
+          {WQ} and {WK} alone say little, since <i>W</i>
           <sub>Q</sub> → <i>A</i>
           <i>W</i>
           <sub>Q</sub>, <i>W</i>

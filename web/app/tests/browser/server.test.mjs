@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createReadStream, existsSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
+import { decode, encode } from "../../../engine/packet.mjs";
 import { open } from "../browser.mjs";
 
 const kPage = new URL("../../dist/index.html", import.meta.url);
@@ -27,13 +28,7 @@ after(async () => {
   server.close();
 });
 
-function packet(json) {
-  const text = Buffer.from(JSON.stringify(json)),
-    bytes = Buffer.alloc(Math.ceil((4 + text.length) / 8) * 8);
-  bytes.writeUInt32LE(text.length);
-  text.copy(bytes, 4);
-  return bytes;
-}
+const packet = (json, arrays) => Buffer.from(encode(json, arrays));
 const fail = (response, status, message, type) => {
   response.writeHead(status, { "Content-Type": "application/json" });
   response.end(JSON.stringify({ error: { message, type } }));
@@ -145,7 +140,8 @@ const kPhotos = {
   prefix: ["class"],
   labels: [],
   exact: [],
-  ...{ blocks: 2, heads: 2, head_width: 8, width: 16, attention: "separate" },
+  ...{ blocks: 2, heads: 2, head_width: 8, directions: 8, width: 16, attention: "separate" },
+  ...{ classifier: false, outputs: 4, query_bias: true, qk_norm: false, positions: ["added"], shipped: "" },
 };
 const translator = (id) => ({ ...kPhotos, id, title: id, kind: "pair" });
 
@@ -168,11 +164,130 @@ test("a model that is not of qkv's own is not spoken of as those are", { skip },
   await page.getByText("Was geschrieben wird.").waitFor();
   assert.equal(await page.locator(".sentences [lang]").count(), 0);
   assert.equal(await page.getByText("BLEU").count(), 0);
-  models = [...others, translator("english-italian")];
+  // One that comes with qkv is known by what it is, not by its name.
+  models = [...others, translator("english-italian"), { ...translator("en-it"), shipped: "english-italian" }];
   await page.reload();
   await page.getByLabel("Sentence, in English").waitFor();
-  assert.equal(await page.getByLabel("Translator").inputValue(), "english-italian");
+  assert.equal(await page.getByLabel("Translator").inputValue(), "en-it");
   await page.locator(".sentences [lang=it]").waitFor();
+  await page.close();
+});
+
+const f32 = (...values) => ({ dtype: "f32", shape: [values.length], data: Float32Array.from(values) });
+const filled = (dtype, shape, value) => {
+  const length = shape.reduce((a, b) => a * b);
+  return { dtype, shape, data: (dtype === "u8" ? Uint8Array : Float32Array).from({ length }, () => value) };
+};
+const kPixel = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
+// A request without arrays is JSON alone.
+const jsonOf = (request, body) =>
+  request.headers["content-type"].startsWith("application/json") ? JSON.parse(body) : decode(body).json;
+
+// Answers of an engine for kPhotos, which has an embedding of four numbers: edits turn it by 60 degrees.
+function answersOf(asked) {
+  return (request, response, body) => {
+    const name = request.url.split("/").pop(),
+      json = jsonOf(request, body);
+    asked.push({ name, json });
+    const N = 65,
+      blocks = json.blocks === "all" ? 2 : (json.blocks?.length ?? 0);
+    const edited = json.edits?.length;
+    const answers = {
+      models: () => [{ models: [{ ...kPhotos, exact: ["symmetry", "rank", "head", "token"] }], samples: [] }],
+      image: () => [
+        { image: "1", photo: [32, 32], where: [0, 0, 32, 32], grid: [8, 8] },
+        { png: { dtype: "u8", shape: [kPixel.length], data: Uint8Array.from(kPixel) } },
+      ],
+      pass: () => [
+        { top: [], milliseconds: 1 },
+        {
+          embedding: edited ? f32(1, Math.sqrt(3), 0, 0) : f32(2, 0, 0, 0),
+          attention: filled("u8", [blocks, 2, N, N], 9),
+          scales: filled("f32", [blocks, 2, N], 0.1),
+        },
+      ],
+      knockout: () => [{}, { cosine: f32(1, 0.25 + json.block / 8) }],
+      heads: () => [{}, { effective_rank: { dtype: "f32", shape: [2, 2], data: Float32Array.of(7, 5, 6, 3) } }],
+    };
+    if (!answers[name]) return fail(response, 400, `${name} is not answered here`, "invalid");
+    response.end(packet(...answers[name]()));
+  };
+}
+
+test("a model without classes is shown by its embedding, never by classes", { skip }, async () => {
+  const asked = [];
+  answer = answersOf(asked);
+  const page = await at.browser.newPage();
+  await page.goto(`${url}#view=twins`);
+  await page.getByRole("button", { name: "Or begin with a drawn boat" }).click();
+  await page.getByText("No classes: an embedding of 4 numbers.").waitFor();
+  await page.getByText("4 numbers. This model has no classes to predict.").waitFor();
+  assert.equal(await page.getByText(/class \d/).count(), 0);
+
+  await page.evaluate(() => (location.hash = "view=symmetry&t=0"));
+  await page.locator(".predictions .said b", { hasText: "0.500" }).waitFor();
+  await page.getByRole("button", { name: "Run through the slider" }).click();
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+  await page.getByRole("heading", { name: "Embedding along the slider" }).waitFor();
+  assert.match(
+    await page.locator(".plot > svg").getAttribute("aria-label"),
+    /^cosine along t\. .*0\.500 at 0, .*1\.000 at 1/,
+  );
+
+  await page.evaluate(() => (location.hash = "view=knockout"));
+  const cells = page.locator(".heat tbody td");
+  await page.waitForFunction(() => !/…/.test(document.querySelector(".heat")?.textContent ?? "…"));
+  assert.deepEqual(await cells.allInnerTexts(), ["1.0000", "0.2500", "1.0000", "0.3750"]);
+  await page.getByLabel("Clicks on the picture hide patches").check();
+  const { x, y, width, height } = await page.locator(".panel .picture canvas").boundingBox();
+  await page.mouse.click(x + width / 2, y + height / 2);
+  await page.getByText("Out: 0 heads, 1 token.").waitFor();
+  await page.locator(".predictions .said b", { hasText: "0.500" }).waitFor();
+  assert.equal(await page.getByText(/logit/i).count(), 0);
+  assert.ok(asked.some(({ name }) => name === "knockout"));
+  assert.ok(asked.every(({ json }) => !("class" in json)));
+
+  // What it cannot show is pale in the menu, with the reason.
+  for (const lack of ["Relevance no classes", "Gauge not of this model", "Words on pictures no text tower"])
+    await page.locator("a.lacking", { hasText: lack }).waitFor();
+  await page.evaluate(() => (location.hash = "view=relevance"));
+  await page.getByText("has no classes to ask about").waitFor();
+  await page.evaluate(() => (location.hash = "view=rank"));
+  await page.getByText("half of this model's heads use 5.0 or fewer; the least is 3.0, the greatest 7.0").waitFor();
+  await page.evaluate(() => (location.hash = "view=heads"));
+  await page.getByText("and on the bias of the queries, which no number here counts").waitFor();
+  await page.close();
+});
+
+test("the chosen block is asked for before the others, and what is awaited is said", { skip }, async () => {
+  const asked = [];
+  const others = answersOf(asked);
+  let let_go = () => {};
+  answer = (request, response, body) => {
+    if (!request.url.endsWith("/tokens")) return others(request, response, body);
+    const json = jsonOf(request, body);
+    asked.push({ name: "tokens", json });
+    const send = () => response.end(packet({}, { colours: filled("u8", [8, 8, 3], 9), shares: f32(0.5, 0.3, 0.1) }));
+    if (json.block === 1) let_go = send;
+    else send();
+  };
+  const page = await at.browser.newPage();
+  await page.goto(`${url}#view=colours`);
+  await page.getByRole("button", { name: "Or begin with a drawn boat" }).click();
+  await page.getByText("Finding the components after block 1…").waitFor();
+  const blocks = () => asked.filter(({ name }) => name === "tokens").map(({ json }) => json.block);
+  while (!blocks().length) await page.waitForTimeout(20);
+  await page.waitForTimeout(200); // in which the other block would have been asked for
+  assert.deepEqual(blocks(), [1]);
+  let_go();
+  await page.getByText("These three directions hold").waitFor();
+  assert.equal(await page.locator(".waits").count(), 0);
+  await page.waitForFunction(() => document.body.dataset.calls === "0");
+  assert.deepEqual(blocks(), [1, 0]);
   await page.close();
 });
 

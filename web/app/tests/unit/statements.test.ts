@@ -41,6 +41,7 @@ describe("a view that has nothing to show", () => {
     expect(lackOf("relevance", model({ classifier: false }))).toBe("no classes");
     expect(lackOf("words", plain)).toBe("no text tower");
     expect(lackOf("words", model({ kind: "towers" }))).toBe("");
+    expect(lackOf("relevance", model({ exact: [] }))).toBe("not of this model");
     expect(lackOf("rank", model({ exact: ["head", "token"] }))).not.toBe("");
     expect(lackOf("knockout", model({ exact: ["head", "token"] }))).toBe("");
     expect(lackOf("attention", model({ exact: [], classifier: false }))).toBe("");
