@@ -267,7 +267,7 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
     // An address is a text to models of texts; where there are none, the error says how images are sent.
     const io::Json address = {{"model", "digits"}, {"input", {"https://example.org/a.jpg"}}};
     says("/v1/embeddings", address, "this server fetches no addresses");
-    says("/v1/embeddings", address, "\"image_url\"");
+    says("/v1/embeddings", address, "image_url");
     says("/v1/attention", {{"model", "bert"}, {"image", image}}, "show attention in images");
     says("/v1/attention", {{"model", "bert"}}, "the field text");
     says("/v1/generate", {{"model", "t5"}, {"prompt", "Once"}}, "models gpt2 can");

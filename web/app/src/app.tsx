@@ -439,7 +439,7 @@ function Edited({ bench: { s, edits, model, pass, base } }: { bench: Bench }) {
           {pass.embedding && base.embedding && (
             <span class="narrow">
               {" "}
-              Embedding: cosine <b>{plain(cosine(pass.embedding, base.embedding), 3)}</b> with that as trained
+              Embedding: cosine <b>{plain(cosine(pass.embedding, base.embedding), 4)}</b> with that as trained
             </span>
           )}
         </span>

@@ -50,7 +50,7 @@ export const kStops: Stop[] = [
   {
     title: "Make queries and keys alike",
     target: ".body .slider",
-    text: "Why two matrices? Apart, patch A may look at B although B does not look at A. The slider takes that freedom away, without training again.",
+    text: "Why two matrices? Apart, patch A may give B a high score although B gives A a low one. The slider takes that freedom away, without training again.",
     attempt: "Move t from 1 to 0, then to −1, where queries and keys have swapped roles.",
     state: { view: "symmetry", pad: false, ...kNoEdits },
   },

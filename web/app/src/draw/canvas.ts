@@ -16,6 +16,12 @@ export function rangeOf(values: ArrayLike<number>, from = 0, to = values.length)
   return low <= high ? { low, high } : { low: 0, high: 0 };
 }
 
+/** From 0 to the greatest of several maps, which are compared: one scale of colours for all. */
+export const commonRange = (maps: ArrayLike<number>[], from: number): Range => ({
+  low: 0,
+  high: Math.max(...maps.map((map) => rangeOf(map, from).high)),
+});
+
 let scratch: HTMLCanvasElement | null = null;
 function scratchOf(width: number, height: number): CanvasRenderingContext2D {
   scratch ??= document.createElement("canvas");

@@ -88,7 +88,7 @@ function Embedding({ bench: { pass, base, edits } }: { bench: Bench }) {
       <p class="said" aria-live="polite" aria-atomic="true">
         {edits.length && base.embedding ? (
           <>
-            <b>{plain(cosine(embedding, base.embedding), 3)}</b> <span>cosine with the embedding as trained</span>
+            <b>{plain(cosine(embedding, base.embedding), 4)}</b> <span>cosine with the embedding as trained</span>
           </>
         ) : (
           <span class="note">{embedding.length} numbers. This model has no classes to predict.</span>

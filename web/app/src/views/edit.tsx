@@ -1,6 +1,7 @@
 // Views that edit the scores of all heads: the symmetric part against the antisymmetric one, and the rank.
 import { useMemo, useState } from "preact/hooks";
 import type { Bench } from "../bench";
+import { commonRange } from "../draw/canvas";
 import { labelOf, sharesQueryAndKey, tokenName, type Model } from "../model";
 import { set, type Edit } from "../state";
 import { isKept, theClient, useAnswer } from "../transport/client";
@@ -12,6 +13,7 @@ import { Layout } from "../ui/panel";
 import { argmax } from "../ui/predictions";
 import { Picture } from "../ui/picture";
 import { LinePlot } from "../ui/plot";
+import { Legend } from "../ui/legend";
 import { cosine } from "../vectors";
 import { BlockAndHead, headText, More, Title } from "./view";
 
@@ -27,20 +29,23 @@ function Drift({ bench }: { bench: Bench }) {
   if (!seen || !now || !before || !drift) return null;
   const all = drift.flat(),
     mean = all.reduce((a, b) => a + b, 0) / all.length;
+  const rows = [before.row(block, head, query), now.row(block, head, query)],
+    range = commonRange(rows, seen.model.prefix.length);
   return (
     <>
       <div class="pair">
         <figure>
-          <Picture seen={seen} values={before.row(block, head, query)} query={query} label="As trained" />
+          <Picture seen={seen} values={rows[0]} range={range} query={query} label="As trained" />
           <figcaption>
             As trained: block {block}, {headText(bench)}
           </figcaption>
         </figure>
         <figure>
-          <Picture seen={seen} values={now.row(block, head, query)} query={query} label="As edited" />
+          <Picture seen={seen} values={rows[1]} range={range} query={query} label="As edited" />
           <figcaption>As edited</figcaption>
         </figure>
       </div>
+      <Legend low={percent(0)} high={percent(range.high)} what="weight, of both" />
       <BlockAndHead bench={bench} />
       <section>
         <h2>Every head, as edited</h2>

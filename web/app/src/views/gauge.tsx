@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { usePass } from "../bench";
 import { diverging } from "../colour/maps";
-import { mapCanvas, rangeOf } from "../draw/canvas";
+import { commonRange, mapCanvas, rangeOf } from "../draw/canvas";
 import { tokenName } from "../model";
 import type { NamedArray, Packet } from "../packet";
 import { set } from "../state";
@@ -36,6 +36,8 @@ export function GaugeView({ bench }: { bench: Bench }) {
     ? (json.change as number[])
     : [Number(json.change_q ?? json.change), Number(json.change_k ?? json.change)];
   const row = base.attention?.row(block, head, query) ?? null;
+  const maps = row && after.attention ? [row, after.attention.row(block, head, query)] : null,
+    range = maps && seen ? commonRange(maps, seen.model.prefix.length) : undefined;
   return (
     <Layout
       bench={bench}
@@ -119,21 +121,17 @@ export function GaugeView({ bench }: { bench: Bench }) {
               </>
             )}
           </dl>
-          {seen && base.attention && after.attention && (
+          {seen && maps && (
             <div class="pair">
               <figure>
-                <Picture
-                  seen={seen}
-                  values={base.attention.row(block, head, query)}
-                  query={query}
-                  label="Attention as trained"
-                />
+                <Picture seen={seen} values={maps[0]} range={range} query={query} label="Attention as trained" />
                 <figcaption>Attention as trained</figcaption>
               </figure>
               <figure>
                 <Picture
                   seen={seen}
-                  values={after.attention.row(block, head, query)}
+                  values={maps[1]}
+                  range={range}
                   query={query}
                   label="Attention with every head's weights multiplied"
                 />

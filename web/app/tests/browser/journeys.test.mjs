@@ -162,6 +162,10 @@ test("symmetry changes maps and prediction, and is taken back", async () => {
     trained,
   );
   assert.notEqual(await pixels(page), map);
+  await page.getByText("weight, of both").waitFor();
+  // What sharing one projection forbids is that both of two patches prefer the other, not that one does.
+  await page.getByText("Formula and limits").click();
+  await page.getByText("of two patches at most one may score the other above itself").waitFor();
   assert.match(await page.locator(".edited").innerText(), /symmetry t = −1.00/);
   await page.locator(".edited button").click();
   await page.waitForFunction(

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { lackOf } from "../../src/app";
 import { diverging, onGround, sequential } from "../../src/colour/maps";
+import { commonRange } from "../../src/draw/canvas";
 import type { Model } from "../../src/model";
 import { cosine } from "../../src/vectors";
 import { besideM } from "../../src/views/heads";
@@ -62,6 +63,12 @@ describe("embeddings", () => {
     expect(cosine([1, 0], [0, 3])).toBe(0);
     expect(cosine([1, 1], [-1, -1])).toBeCloseTo(-1);
     expect(cosine([0, 0], [1, 1])).toBe(0);
+  });
+});
+
+describe("maps that are compared", () => {
+  it("have one scale, of the patches", () => {
+    expect(commonRange([Float32Array.of(9, 0.2, 0.1), Float32Array.of(0, 0.5, 0.3)], 1)).toEqual({ low: 0, high: 0.5 });
   });
 });
 
