@@ -88,5 +88,16 @@ class Models(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
+    def test_offers_what_comes_with_qkv_once(self):
+        config = self.folder / "server.yaml"
+        config.write_text(f"port: 0\nmodels:\n  - {{id: en-it, path: {served.ROOT / 'models/english-italian'}}}\n")
+        server = served.Server(served.Served.program, config=config)
+        try:
+            ids, page = self.offered(server)
+            self.assertEqual(ids, ["en-it"])
+            self.assertEqual(set(page), {"en-it", "digits", "digits-shared", "digits-merged"})
+        finally:
+            self.assertEqual(server.stop(), 0)
+
 
 served.run()
