@@ -374,7 +374,7 @@ function OpenModel() {
 
 /** Why a view has nothing to show of this model, in the fewest words; empty if it has. */
 export function lackOf(view: ViewName, model: Model): string {
-  if (view === "relevance" && !model.classifier) return "no classes";
+  if (view === "relevance" && !model.classifier) return "no classifier";
   if (view === "words") return model.kind === "towers" ? "" : "no text tower";
   // Gradients are those of passes that heads can be taken from.
   const edit = { gauge: "gauge", symmetry: "symmetry", rank: "rank", knockout: "head", relevance: "head" }[

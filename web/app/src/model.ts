@@ -46,6 +46,9 @@ export function catalogueOf({ json }: Packet): Catalogue {
 /** Whether queries and keys have one projection, so that M is symmetric. */
 export const sharesQueryAndKey = ({ attention }: Model) => ["shared", "unified", "symmetric"].includes(attention);
 
+/** Whether it answers with boxes or masks, which the page does not show. */
+export const findsRegions = ({ prefix }: Model) => prefix.some((name) => /^(detection|mask)/.test(name));
+
 export const isImage = (model: Model) => !model.error && (model.kind === "image" || model.kind === "towers");
 export const tokensOf = (model: Model) => model.prefix.length + model.grid[0] * model.grid[1];
 

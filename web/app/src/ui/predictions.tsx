@@ -1,6 +1,6 @@
 // What the model answers, and what the edits changed: the most probable classes, or of a model without any its embedding.
 import type { Bench } from "../bench";
-import { labelOf } from "../model";
+import { findsRegions, labelOf } from "../model";
 import { nothingDrawn, set } from "../state";
 import { isKept } from "../transport/client";
 import { cosine } from "../vectors";
@@ -79,7 +79,7 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
 }
 
 // Numbers without names: what can be said of them is how far the edits turn them.
-function Embedding({ bench: { pass, base, edits } }: { bench: Bench }) {
+function Embedding({ bench: { model, pass, base, edits } }: { bench: Bench }) {
   const { embedding } = pass;
   if (!embedding) return null;
   return (
@@ -91,7 +91,10 @@ function Embedding({ bench: { pass, base, edits } }: { bench: Bench }) {
             <b>{plain(cosine(embedding, base.embedding), 4)}</b> <span>cosine with the embedding as trained</span>
           </>
         ) : (
-          <span class="note">{embedding.length} numbers. This model has no classes to predict.</span>
+          <span class="note">
+            {embedding.length} numbers. This model has no classifier
+            {findsRegions(model) && "; its boxes or masks are not shown here"}.
+          </span>
         )}
       </p>
     </section>

@@ -123,7 +123,7 @@ export function RelevanceView({ bench }: { bench: Bench }) {
           Choose the class at the picture or here.
         </p>
       </Title>
-      {!model.classifier && <p>{model.title} has no classes to ask about: it answers with an embedding.</p>}
+      {!model.classifier && <p>{model.title} has no classifier, so there is no class to ask about.</p>}
       {model.classifier && (
         <Select
           label="Class"

@@ -119,7 +119,7 @@ function Twin({ bench, model }: { bench: Bench; model: Model }) {
           <b>{labelOf(model, best)}</b> {percent(pass.scores[best])}
         </p>
       )}
-      {pass.embedding && <p class="said note">No classes: an embedding of {pass.embedding.length} numbers.</p>}
+      {pass.embedding && <p class="said note">No classifier: an embedding of {pass.embedding.length} numbers.</p>}
       <HeadGrid
         seen={seen}
         attention={pass.attention}

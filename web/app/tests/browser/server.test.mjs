@@ -224,8 +224,8 @@ test("a model without classes is shown by its embedding, never by classes", { sk
   const page = await at.browser.newPage();
   await page.goto(`${url}#view=twins`);
   await page.getByRole("button", { name: "Or begin with a drawn boat" }).click();
-  await page.getByText("No classes: an embedding of 4 numbers.").waitFor();
-  await page.getByText("4 numbers. This model has no classes to predict.").waitFor();
+  await page.getByText("No classifier: an embedding of 4 numbers.").waitFor();
+  await page.getByText("4 numbers. This model has no classifier.").waitFor();
   assert.equal(await page.getByText(/class \d/).count(), 0);
 
   await page.evaluate(() => (location.hash = "view=symmetry&t=0"));
@@ -252,10 +252,10 @@ test("a model without classes is shown by its embedding, never by classes", { sk
   assert.ok(asked.every(({ json }) => !("class" in json)));
 
   // What it cannot show is pale in the menu, with the reason.
-  for (const lack of ["Relevance no classes", "Gauge not of this model", "Words on pictures no text tower"])
+  for (const lack of ["Relevance no classifier", "Gauge not of this model", "Words on pictures no text tower"])
     await page.locator("a.lacking", { hasText: lack }).waitFor();
   await page.evaluate(() => (location.hash = "view=relevance"));
-  await page.getByText("has no classes to ask about").waitFor();
+  await page.getByText("has no classifier, so there is no class to ask about").waitFor();
   await page.evaluate(() => (location.hash = "view=rank"));
   await page.getByText("half of this model's heads use 5.0 or fewer; the least is 3.0, the greatest 7.0").waitFor();
   await page.evaluate(() => (location.hash = "view=heads"));

@@ -39,7 +39,7 @@ describe("scores", () => {
 describe("a view that has nothing to show", () => {
   it("says why in the menu", () => {
     expect(lackOf("relevance", plain)).toBe("");
-    expect(lackOf("relevance", model({ classifier: false }))).toBe("no classes");
+    expect(lackOf("relevance", model({ classifier: false }))).toBe("no classifier");
     expect(lackOf("words", plain)).toBe("no text tower");
     expect(lackOf("words", model({ kind: "towers" }))).toBe("");
     expect(lackOf("relevance", model({ exact: [] }))).toBe("not of this model");
