@@ -160,8 +160,8 @@ std::shared_ptr<const LoadedModel> ModelOf(Context& context, Call& call, const s
     return context.ModelFor(call, id, AbilityFor(items));
   } catch (const HttpError& error) {
     const auto is_address = [](const Item& item) {
-      return !item.image && (item.text.starts_with("http://") || item.text.starts_with("https://") ||
-                             item.text.starts_with("data:"));
+      return !item.image &&
+             (item.text.starts_with("http://") || item.text.starts_with("https://") || item.text.starts_with("data:"));
     };
     if (error.status() != 400 || std::none_of(items.begin(), items.end(), is_address)) throw;
     BadRequest(

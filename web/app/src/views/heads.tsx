@@ -2,7 +2,8 @@
 import { useState } from "preact/hooks";
 import type { Bench } from "../bench";
 import { diverging, onGround } from "../colour/maps";
-import { tokenName, type Model } from "../model";
+import { besideM } from "../beside";
+import { tokenName } from "../model";
 import { set } from "../state";
 import { useAnswer } from "../transport/client";
 import { Choice, plain, Problem, Waiting, WK, WQ } from "../ui/controls";
@@ -10,15 +11,6 @@ import { HeatTable } from "../ui/heat_table";
 import { Layout } from "../ui/panel";
 import { headText, More, Title } from "./view";
 
-/** What a model's scores depend on beside M = W_Qᵀ W_K. A bias of keys is not among it: the softmax cancels it. */
-export function besideM({ query_bias, qk_norm, positions }: Model): string[] {
-  return [
-    query_bias && "the bias of the queries",
-    qk_norm && "the norms of queries and keys",
-    positions.includes("rotary") && "the rotation by positions",
-    positions.includes("relative") && "biases by relative position",
-  ].filter((each) => each !== false);
-}
 const listed = (parts: string[]) =>
   parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts[parts.length - 1]}` : parts.join();
 

@@ -4,7 +4,8 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Bench } from "../bench";
 import { rgbCanvas } from "../draw/canvas";
 import type { Seen } from "../image";
-import { sharesQueryAndKey, tokenName, tokensOf, type Model } from "../model";
+import { besideFormula } from "../beside";
+import { tokenName, tokensOf } from "../model";
 import type { NamedArray } from "../packet";
 import { set } from "../state";
 import { isKept, useAnswer } from "../transport/client";
@@ -206,22 +207,6 @@ export const kSteps: Step[] = [
     ),
   },
 ];
-
-/** What a head of this model does beside the formula of step 4. */
-export function besideFormula(model: Model): string {
-  const { title, positions, query_bias, qk_norm } = model;
-  return [
-    sharesQueryAndKey(model) && "both matrices are one",
-    query_bias && "queries and keys have biases",
-    qk_norm && "queries and keys are normalised",
-    positions.includes("added") && "positions are part of the tokens",
-    positions.includes("rotary") && "positions rotate queries and keys",
-    positions.includes("relative") && "relative positions add to the scores",
-  ]
-    .filter((each) => each !== false)
-    .map((each, i) => (i ? each : `In ${title} ${each}`))
-    .join("; ");
-}
 
 function Stepper({ step }: { step: number }) {
   return (

@@ -1,12 +1,11 @@
 // What the page says of a model is made of the model's own facts.
 import { describe, expect, it } from "vitest";
 import { lackOf } from "../../src/app";
+import { besideFormula, besideM } from "../../src/beside";
 import { diverging, onGround, sequential } from "../../src/colour/maps";
 import { commonRange } from "../../src/draw/canvas";
 import type { Model } from "../../src/model";
 import { cosine } from "../../src/vectors";
-import { besideM } from "../../src/views/heads";
-import { besideFormula } from "../../src/views/steps";
 import { changeInWords } from "../../src/views/translator";
 
 const plain = {
