@@ -6,7 +6,7 @@ Needs PyPI's tokenizers, sentencepiece and transformers; with open_clip_torch's 
 vocabulary is compared too. Vocabularies of each kind are trained on the lines of FILE (text in many scripts, one text a
 line; --keep keeps them for the next run), and N lines and as many random texts are encoded by both sides. PATTERN are
 shell patterns of names. Prints lines compared and differences; exit 1 if there are any. --speed measures both sides in
-turn on one thread.
+turn on one thread. Settings beside the files are compared by tools/tokenizer_settings.py.
 """
 import argparse
 import fnmatch

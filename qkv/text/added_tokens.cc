@@ -39,17 +39,17 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::vector<Norma
   std::vector<std::pair<std::string, int32_t>> raw, normalized;
   size_t bytes = 0;
   for (const AddedToken& token : tokens_) bytes += token.content.size();
+  for (const AddedToken& token : tokens_) texts_.push_back(token.content);
   const WorkBudget budget(kOpeningSteps + MaxSteps(bytes), "tokenizer: normalising its added tokens");
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const AddedToken& token = tokens_[i];
       if (token.special != special) continue;
-      if (!token.normalized) {
-        raw.emplace_back(token.content, static_cast<int32_t>(i));
-        continue;
-      }
+      if (!token.normalized || token.twice) raw.emplace_back(token.content, static_cast<int32_t>(i));
+      if (!token.normalized && !token.twice) continue;
       Segment segment{token.content, false, MaxGrown(token.content.size())};
       RunNormalizers(normalizers, segment);
+      if (!segment.text.empty()) texts_[i] = segment.text;
       normalized.emplace_back(std::move(segment.text), static_cast<int32_t>(i));
     }
   }

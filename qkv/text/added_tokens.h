@@ -19,6 +19,9 @@ struct AddedToken {
   bool rstrip = false;       // white space behind belongs to it
   bool normalized = false;   // found in normalised text, itself normalised
   bool special = false;      // Decode leaves it out
+  bool twice = false;        // found in the text as it is and in normalised text
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 class AddedTokens {
@@ -29,6 +32,8 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, const std::vector<Normalizer>& normalizers);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
+  /// What Decode writes for token `i`: its content, normalised if it is found in normalised text.
+  const std::string& TextOf(size_t i) const { return texts_[i]; }
 
   /// A part of a text: a token, or what is between tokens (token: nullptr).
   struct Part {
@@ -49,6 +54,7 @@ class AddedTokens {
   static Set MakeSet(std::vector<std::pair<std::string, int32_t>> texts);
 
   std::vector<AddedToken> tokens_;
+  std::vector<std::string> texts_;
   Set raw_, normalized_;
 };
 

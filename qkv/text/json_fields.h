@@ -31,7 +31,7 @@ class JsonFields {
   }
   std::string Text(std::string_view key) const {
     const io::Json& value = Get(key);
-    Require(value.is_string(), "{}: expected a string \"{}\", got {}", where_, key, value.type_name());
+    Require(value.is_string(), "{}: expected a string \"{}\", got {}", where_, key, value.dump().substr(0, 100));
     return value.get<std::string>();
   }
   std::string Text(std::string_view key, std::string_view otherwise) const {
@@ -40,7 +40,8 @@ class JsonFields {
   bool Flag(std::string_view key, bool otherwise) const {
     const io::Json* value = Find(key);
     if (value == nullptr) return otherwise;
-    Require(value->is_boolean(), "{}: expected true or false for \"{}\", got {}", where_, key, value->type_name());
+    Require(value->is_boolean(), "{}: expected true or false for \"{}\", got {}", where_, key,
+            value->dump().substr(0, 100));
     return value->get<bool>();
   }
   int64_t Number(std::string_view key) const {

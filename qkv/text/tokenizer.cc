@@ -12,6 +12,7 @@
 #include "qkv/text/byte_level.h"
 #include "qkv/text/normalizers.h"
 #include "qkv/text/steps.h"
+#include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
 #include "qkv/text/word_start.h"
@@ -158,19 +159,18 @@ std::vector<int32_t> Tokenizer::State::EncodeText(std::string_view text, Workspa
 }
 
 std::optional<TruncationSettings> Tokenizer::State::Truncation(const EncodeOptions& options) const {
-  const bool left = parts.truncation && parts.truncation->left;
+  const bool left = parts.truncates_left;
   if (options.max_length) return TruncationSettings{*options.max_length, left};
   if (options.padding == Padding::kMaxLength && parts.model_max_length) {
     return TruncationSettings{*parts.model_max_length, left};
   }
-  return parts.truncation;
+  return parts.truncation ? std::optional(TruncationSettings{parts.truncation->max_length, left}) : std::nullopt;
 }
 
 std::optional<PaddingSettings> Tokenizer::State::PaddingOf(const EncodeOptions& options) const {
   if (options.padding == Padding::kNone) return std::nullopt;
   if (options.padding == Padding::kAsInFile) return parts.padding;
-  PaddingSettings settings = parts.padding ? *parts.padding : parts.padding_on_request;
-  settings.fixed.reset();
+  PaddingSettings settings = parts.padding_on_request;
   if (options.padding == Padding::kMaxLength) {
     settings.fixed = options.max_length ? options.max_length : parts.model_max_length;
     Require(options.max_length || settings.fixed.value_or(0) <= kMaxFilePadding,
@@ -302,7 +302,9 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool special_tokens)
   size_t bytes = 0;
   for (const int32_t id : ids) {
     if (!special_tokens && IsHidden(id)) continue;
-    const std::optional<std::string> token = TokenOf(id);
+    const auto added = state_->added_by_id.find(id);
+    const std::optional<std::string> token =
+        added == state_->added_by_id.end() ? TokenOf(id) : state_->added.TextOf(added->second);
     Require(token.has_value(), "decode: expected ids of the vocabulary of {} tokens, up to {}, got {}", size(),
             max_id(), id);
     bytes += token->size() + 1;
@@ -377,6 +379,8 @@ const SpecialIds& Tokenizer::special() const { return state_->parts.special; }
 
 std::optional<int64_t> Tokenizer::model_max_length() const { return state_->parts.model_max_length; }
 
+bool Tokenizer::truncates_left() const { return state_->parts.truncates_left; }
+
 const std::string& Tokenizer::description() const { return state_->parts.description; }
 
 bool Tokenizer::MayChange(std::string_view text) const {
@@ -428,11 +432,12 @@ std::string StreamingDecoder::Finish() {
 }
 
 Tokenizer Tokenizer::FromJson(std::string_view json, std::string_view where) {
-  return Tokenizer(ReadTokenizerJson(io::ParseJson(json, where), where));
+  return Tokenizer(MakeTokenizer(io::ParseJson(json, where), TokenizerKind::kBackend, {}, /*has_json=*/true,
+                                 /*pieces=*/{}, where));
 }
 
 Tokenizer Tokenizer::FromSentencePiece(std::string_view bytes, std::string_view where) {
-  return Tokenizer(ReadSentencePiece(bytes, {}, where));
+  return Tokenizer(ReadSentencePiece(bytes, where));
 }
 
 }  // namespace qkv::text

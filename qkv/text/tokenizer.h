@@ -47,9 +47,10 @@ struct SpecialIds {
 class Tokenizer {
  public:
   /// Opens a folder with tokenizer.json, or else source.spm and vocab.json, or else vocab.json and merges.txt, or else
-  /// vocab.txt, or else spiece.model or tokenizer.model; tokenizer_config.json, special_tokens_map.json and
-  /// added_tokens.json are read too if they are there. Or one of these files alone. Throws Error if there is none, or
-  /// if it needs what is not supported, which the error names.
+  /// vocab.txt, or else spiece.model or tokenizer.model; tokenizer_config.json, special_tokens_map.json,
+  /// added_tokens.json and the class in config.json count too if they are there (tokenizer_class.h has the rule). Or
+  /// one of these files alone. Throws Error if there is none, or if it needs what is not supported, which the error
+  /// names.
   static Tokenizer Open(const std::filesystem::path& path);
   /// The tokenizer of what the model writes: Marian's encodes by target.spm, and has ids of its own if separate_vocabs
   /// is set. All others have one for both sides, which Open gives too.
@@ -88,6 +89,8 @@ class Tokenizer {
   bool IsHidden(int32_t id) const;
   /// model_max_length of tokenizer_config.json.
   std::optional<int64_t> model_max_length() const;
+  /// True if a text that is too long loses its beginning (truncation_side of tokenizer_config.json), not its end.
+  bool truncates_left() const;
   /// The model and where it comes from: "BPE (tokenizer.json)".
   const std::string& description() const;
 

@@ -1,19 +1,13 @@
-// What tokenizer_config.json and special_tokens_map.json add to a tokenizer: special tokens and lengths.
+// Adds the tokens of a tokenizer's files, as tokenizers' library and as transformers' Python classes do.
 #include <algorithm>
-#include <charconv>
+#include <unordered_set>
 #include <utility>
 
 #include "qkv/core/error.h"
-#include "qkv/text/json_fields.h"
 #include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/tokenizer_settings.h"
 
 namespace qkv::text {
-namespace {
-
-// Larger ones mean "none": transformers writes 10³⁰.
-constexpr double kMaxModelLength = 1e9;
-
-}  // namespace
 
 std::optional<int32_t> FindToken(const TokenizerParts& parts, std::string_view token) {
   const auto found = parts.added_index.find(std::string(token));
@@ -21,19 +15,32 @@ std::optional<int32_t> FindToken(const TokenizerParts& parts, std::string_view t
   return parts.model->vocabulary().Find(token);
 }
 
+namespace {
+
 int32_t NextAddedId(const TokenizerParts& parts) {
   const auto size = static_cast<int32_t>(parts.model->vocabulary().size());
   Require(parts.max_added_id < std::numeric_limits<int32_t>::max(), "{}: too many added tokens", parts.description);
   return std::max(size, parts.max_added_id + 1);
 }
 
-void AddToken(AddedToken token, TokenizerParts* parts) {
-  if (token.content.empty()) return;
-  token.id = FindToken(*parts, token.content).value_or(NextAddedId(*parts));
-  parts->max_added_id = std::max(parts->max_added_id, token.id);
+// A token of the same content gets the new one's flags, but stays special once it was, and stays found where it was.
+void Merge(AddedToken token, AddedToken* to) {
+  if (to->special) {
+    token.special = true;
+    token.normalized = to->normalized;
+    token.twice = to->twice;
+  } else {
+    token.twice = to->twice || to->normalized != token.normalized;
+  }
+  *to = std::move(token);
+}
+
+void AddTokenAt(int32_t id, AddedToken token, TokenizerParts* parts) {
+  token.id = id;
+  parts->max_added_id = std::max(parts->max_added_id, id);
   const auto [place, is_new] = parts->added_index.try_emplace(token.content, parts->added.size());
   if (!is_new) {
-    parts->added[place->second] = std::move(token);
+    Merge(std::move(token), &parts->added[place->second]);
     return;
   }
   Require(parts->added.size() < kMaxAddedTokens, "{}: expected at most {} added tokens", parts->description,
@@ -41,115 +48,84 @@ void AddToken(AddedToken token, TokenizerParts* parts) {
   parts->added.push_back(std::move(token));
 }
 
-std::string TokenContent(const io::Json& config, std::string_view key) {
-  if (!config.is_object()) return {};
-  const auto found = config.find(key);
-  if (found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_object()) return {};
-  const auto content = found->find("content");
-  return content != found->end() && content->is_string() ? content->get<std::string>() : std::string();
-}
-
-std::string TokenOr(const io::Json& config, std::string_view key, std::string_view otherwise) {
-  std::string content = TokenContent(config, key);
-  return content.empty() ? std::string(otherwise) : content;
-}
-
-namespace {
-
-bool IsNamed(std::string_view content, const io::Json& config, std::span<const NamedToken> named) {
-  return std::ranges::any_of(
-      named, [&](const NamedToken& token) { return TokenOr(config, token.key, token.otherwise) == content; });
-}
-
-// Tokens with the ids that they had when the files were written, by id; these ids count only as an order.
-std::vector<std::pair<int64_t, AddedToken>> StoredTokens(const io::Json& config, std::span<const NamedToken> named,
-                                                         std::string_view where) {
-  std::vector<std::pair<int64_t, AddedToken>> tokens;
-  if (const auto decoder = config.find("added_tokens_decoder"); decoder != config.end() && decoder->is_object()) {
-    for (const auto& [number, fields] : decoder->items()) {
-      int64_t id = 0;
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
-      Require(error == std::errc() && end == number.data() + number.size() && id >= 0,
-              "{}: added_tokens_decoder: expected ids, got \"{}\"", where, number.substr(0, 100));
-      tokens.emplace_back(id,
-                          ReadAddedToken(JsonFields(fields, fmt::format("{}: added_tokens_decoder", where)), false));
-    }
-  } else if (const auto file = config.find(kAddedTokensFile); file != config.end() && file->is_object()) {
-    for (const auto& [content, id] : file->items()) {
-      Require(id.is_number_integer(), "{}: added_tokens.json: expected an id of \"{}\", got {}", where, content,
-              id.dump().substr(0, 100));
-      const bool special = IsNamed(content, config, named);
-      tokens.emplace_back(id.get<int64_t>(),
-                          AddedToken{.content = content, .normalized = !special, .special = special});
-    }
+// Named tokens, a model's own and extra ones, in the order in which they are added.
+std::vector<StatedToken> SpecialTokens(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                                       const std::vector<StatedToken>& extra, std::unordered_set<std::string>* names) {
+  std::vector<StatedToken> tokens;
+  for (size_t i = 0; i < kNamedTokens.size(); ++i) {
+    if (settings.named[i].token) tokens.push_back(*settings.named[i].token);
+    if (settings.named[i].stated || otherwise[i].empty()) continue;
+    tokens.push_back({.token = {.content = std::string(otherwise[i]), .special = true}});
   }
-  std::ranges::stable_sort(tokens, {}, &std::pair<int64_t, AddedToken>::first);
+  for (const auto& [key, token] : settings.other_named) tokens.push_back(token);
+  for (const StatedToken& token : tokens) names->insert(token.token.content);
+  tokens.insert(tokens.end(), extra.begin(), extra.end());
   return tokens;
 }
 
 }  // namespace
 
-void AddConfiguredTokens(const io::Json& json, std::span<const NamedToken> named, std::string_view where,
-                         NewTokens new_tokens, TokenizerParts* parts) {
-  const io::Json config = json.is_object() ? json : io::Json::object();
-  for (auto& [id, token] : StoredTokens(config, named, where)) {
-    token.special = token.special || IsNamed(token.content, config, named);
-    AddToken(std::move(token), parts);
+void AddToken(AddedToken token, TokenizerParts* parts) {
+  if (token.content.empty()) return;
+  const int32_t id = FindToken(*parts, token.content).value_or(NextAddedId(*parts));
+  AddTokenAt(id, std::move(token), parts);
+}
+
+void AddConfiguredTokens(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                         const std::vector<StatedToken>& extra, TokenizerParts* parts) {
+  std::unordered_set<std::string> known, names;
+  for (const AddedToken& token : parts->added) known.insert(token.content);
+  std::vector<StatedToken> tokens;
+  for (const auto& [id, token] : settings.stored) {
+    known.insert(token.content);
+    tokens.push_back({.token = token, .flags = true});
   }
-  const auto add = [&](const io::Json& value) {
-    AddedToken token;
-    if (value.is_object()) token = ReadAddedToken(JsonFields(value, std::string(where)), true);
-    if (value.is_string()) token.content = value.get<std::string>();
-    token.special = true;
-    if (parts->added_index.contains(token.content)) return;
-    if (new_tokens == NewTokens::kLeaveOut && !FindToken(*parts, token.content)) return;
-    AddToken(std::move(token), parts);
-  };
-  for (const NamedToken& token : named) {
-    const auto found = config.find(token.key);
-    if (!TokenContent(config, token.key).empty()) {
-      add(*found);
-    } else if (!token.otherwise.empty()) {
-      add(io::Json(token.otherwise));
-    }
+  const size_t stored = tokens.size();
+  for (StatedToken& token : SpecialTokens(settings, otherwise, extra, &names)) {
+    const bool is_there =
+        std::find(tokens.begin() + static_cast<std::ptrdiff_t>(stored), tokens.end(), token) != tokens.end();
+    if (!known.contains(token.token.content) && !is_there) tokens.push_back(std::move(token));
   }
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const auto found = config.find(key);
-    if (found == config.end() || !found->is_array()) continue;
-    for (const io::Json& value : *found) add(value);
+  for (StatedToken& token : tokens) {
+    token.token.special = token.token.special || names.contains(token.token.content);
+    AddToken(std::move(token.token), parts);
   }
 }
 
-void ApplyTokenizerConfig(const io::Json& config, TokenizerParts* parts) {
-  const auto id_of = [&](std::string_view key) -> std::optional<int32_t> {
-    const std::string content = TokenContent(config, key);
-    return content.empty() ? std::nullopt : FindToken(*parts, content);
-  };
-  const auto take = [&](std::string_view key, std::optional<int32_t>* to) {
-    if (const std::optional<int32_t> id = id_of(key)) *to = id;
-  };
-  take("bos_token", &parts->special.begin);
-  take("eos_token", &parts->special.end);
-  take("pad_token", &parts->special.padding);
-  take("unk_token", &parts->special.unknown);
-  take("cls_token", &parts->special.classify);
-  take("sep_token", &parts->special.separate);
-  take("mask_token", &parts->special.mask);
-  if (parts->special.padding) parts->padding_on_request.id = *parts->special.padding;
-  if (!config.is_object()) return;
-  if (const auto length = config.find("model_max_length"); length != config.end() && length->is_number()) {
-    const double value = length->get<double>();
-    if (value >= 1 && value <= kMaxModelLength) parts->model_max_length = static_cast<int64_t>(value);
+void AddSpecialTokensAgain(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                           const std::vector<StatedToken>& extra, TokenizerParts* parts) {
+  std::unordered_set<std::string> names;
+  for (const StatedToken& token : SpecialTokens(settings, otherwise, extra, &names)) {
+    AddToken({.content = token.token.content, .special = true}, parts);
   }
-  // transformers cleans the text of every model but BPE.
-  if (const auto clean = config.find("clean_up_tokenization_spaces"); clean != config.end() && clean->is_boolean()) {
-    parts->clean_decoded = clean->get<bool>() && !parts->description.starts_with("BPE") &&
-                           !parts->description.starts_with("SentencePiece BPE");
+}
+
+void AddPythonTokens(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                     const std::vector<StatedToken>& extra, TokenizerParts* parts) {
+  std::unordered_set<std::string> names;
+  const std::vector<StatedToken> special = SpecialTokens(settings, otherwise, extra, &names);
+  for (const StatedToken& token : extra) names.insert(token.token.content);
+  const Vocabulary& vocabulary = parts->model->vocabulary();
+  auto size = static_cast<int32_t>(vocabulary.size());
+  for (auto [id, token] : settings.stored) {
+    if (token.content.empty()) continue;
+    Require(id < std::numeric_limits<int32_t>::max(), "{}: expected ids below 2³¹ of added tokens, got {} of \"{}\"",
+            settings.where, id, token.content.substr(0, 100));
+    Require(!token.single_word,
+            "{}: added_tokens_decoder: expected \"single_word\": false of \"{}\", got true; {}'s class "
+            "has a rule of its own, which is not supported",
+            settings.where, token.content.substr(0, 100), settings.tokenizer_class);
+    // Python's classes find all of them in the text as it is, and decode those that are named or extra as special.
+    token.normalized = false;
+    token.special = names.contains(token.content);
+    size += vocabulary.Find(token.content) ? 0 : 1;
+    AddTokenAt(static_cast<int32_t>(id), std::move(token), parts);
   }
-  if (const auto side = config.find("padding_side"); side != config.end() && side->is_string()) {
-    parts->padding_on_request.left = side->get<std::string>() == "left";
+  for (const StatedToken& token : special) {
+    const std::string& content = token.token.content;
+    if (content.empty() || parts->added_index.contains(content)) continue;
+    const std::optional<int32_t> id = vocabulary.Find(content);
+    AddTokenAt(id ? *id : size++, {.content = content, .special = true}, parts);
   }
 }
 

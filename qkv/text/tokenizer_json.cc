@@ -6,6 +6,7 @@
 #include "qkv/core/error.h"
 #include "qkv/text/bpe.h"
 #include "qkv/text/json_fields.h"
+#include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_json_steps.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/unicode.h"
@@ -72,14 +73,7 @@ std::unique_ptr<SubwordModel> ReadWordPiece(const JsonFields& model) {
 }
 
 std::unique_ptr<SubwordModel> ReadModel(const JsonFields& model, std::string* name) {
-  std::string type = model.Text("type", "");
-  // Older files have no type.
-  if (type.empty()) {
-    type = model.Find("merges") != nullptr                     ? "BPE"
-           : model.Find("unk_id") != nullptr                   ? "Unigram"
-           : model.Find("max_input_chars_per_word") != nullptr ? "WordPiece"
-                                                               : "";
-  }
+  const std::string type = ModelTypeOf(model);
   *name = type;
   if (type == "BPE") return ReadBpe(model);
   if (type == "Unigram") return ReadUnigram(model);
@@ -120,6 +114,15 @@ void ReadPadding(const JsonFields& fields, TokenizerParts* parts) {
 }
 
 }  // namespace
+
+std::string ModelTypeOf(const JsonFields& model) {
+  const std::string type = model.Text("type", "");
+  if (!type.empty()) return type;
+  return model.Find("merges") != nullptr                     ? "BPE"
+         : model.Find("unk_id") != nullptr                   ? "Unigram"
+         : model.Find("max_input_chars_per_word") != nullptr ? "WordPiece"
+                                                             : "";
+}
 
 AddedToken ReadAddedToken(const JsonFields& fields, bool special) {
   AddedToken token;

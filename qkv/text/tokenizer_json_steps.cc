@@ -125,8 +125,12 @@ void ReadNormalizer(const JsonFields& step, std::vector<Normalizer>* to) {
   } else if (type == "Prepend") {
     to->push_back(Prepend(step.Text("prepend")));
   } else if (type == "Precompiled") {
-    to->push_back(
-        Precompiled(Charsmap(DecodeBase64(step.Text("precompiled_charsmap", ""), step.where()), step.where())));
+    // Bytes where it comes from a SentencePiece model.
+    const io::Json* map = step.Find("precompiled_charsmap");
+    const std::string bytes = map != nullptr && map->is_binary()
+                                  ? std::string(map->get_binary().begin(), map->get_binary().end())
+                                  : DecodeBase64(step.Text("precompiled_charsmap", ""), step.where());
+    to->push_back(Precompiled(Charsmap(bytes, step.where())));
   } else if (type == "BertNormalizer") {
     BertNormalizerOptions options;
     options.clean_text = step.Flag("clean_text", true);

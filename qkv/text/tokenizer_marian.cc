@@ -11,15 +11,13 @@
 #include "qkv/core/text.h"
 #include "qkv/core/work.h"
 #include "qkv/text/sentencepiece.h"
+#include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
 
-constexpr NamedToken kMarianTokens[] = {{"bos_token", ""}, {"eos_token", "</s>"},  {"unk_token", "<unk>"},
-                                        {"sep_token", ""}, {"pad_token", "<pad>"}, {"cls_token", ""},
-                                        {"mask_token", ""}};
 constexpr int64_t kMarianLength = 512;
 // In front of a piece that is a language: no byte of UTF-8.
 constexpr char kLanguageMark = '\xff';
@@ -187,36 +185,31 @@ Decoder DecodeMarian(const SentencePieceModel& model, std::unordered_set<std::st
 
 }  // namespace
 
-TokenizerParts ReadMarian(const MarianFiles& files, const io::Json& config, std::string_view where) {
+TokenizerParts ReadMarian(const MarianFiles& files, const TokenizerSettings& settings, std::string_view where) {
   const SentencePieceModel model = ParseSentencePiece(files.encoding, where);
   Require(files.vocabulary->is_object(), "{}: expected vocab.json to have tokens and ids, got {}", where,
           files.vocabulary->type_name());
   Vocabulary vocabulary = ReadVocabulary(*files.vocabulary, where);
-  const auto token = [&](size_t i) { return TokenOr(config, kMarianTokens[i].key, kMarianTokens[i].otherwise); };
-  const std::optional<int32_t> unknown = vocabulary.Find(token(2));
-  Require(unknown.has_value(), "{}: expected the token \"{}\" in vocab.json", where, token(2));
+  const TokenizerClass& type = ClassOf(TokenizerKind::kMarian);
+  const std::string unknown_token = settings.TextOf(text::kUnknown, type.tokens[text::kUnknown]);
+  const std::optional<int32_t> unknown = vocabulary.Find(unknown_token);
+  Require(unknown.has_value(), "{}: expected the token \"{}\" in vocab.json", where, unknown_token);
 
   TokenizerParts parts;
   parts.description = "Marian";
   parts.model = std::make_unique<MarianModel>(std::move(vocabulary), MakeSentencePieceModel(model, std::string(where)),
                                               model.unknown_id, *unknown);
   parts.pre_tokenizers.push_back(SplitLanguage(SentencePieceNormalizer(model, where)));
-  AddConfiguredTokens(config, kMarianTokens, where, NewTokens::kAdd, &parts);
-  // Tokens of Python's classes are found in the text as it is.
-  for (AddedToken& added : parts.added) added.normalized = false;
+  AddPythonTokens(settings, type.tokens,
+                  settings.extra.value_or(settings.additional.value_or(std::vector<StatedToken>())), &parts);
   std::unordered_set<std::string> special;
   for (const AddedToken& added : parts.added) {
     if (added.special) special.insert(added.content);
   }
   parts.decoders.push_back(DecodeMarian(
       files.decoding == files.encoding ? model : ParseSentencePiece(files.decoding, where), std::move(special)));
-  parts.special.end = FindToken(parts, token(1));
-  parts.special.unknown = FindToken(parts, token(2));
-  parts.special.padding = FindToken(parts, token(4));
-  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
-  parts.templates.push_back({{true, {}}, {false, {*parts.special.end}}});
   parts.model_max_length = kMarianLength;
-  ApplyTokenizerConfig(config, &parts);
+  FinishTokenizer(type, settings, /*has_processor=*/false, &parts);
   return parts;
 }
 

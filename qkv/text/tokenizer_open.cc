@@ -5,6 +5,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/text/tokenizer.h"
+#include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
 
 namespace qkv::text {
@@ -16,33 +17,27 @@ constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
 // Of vocab.txt, whose tries and automaton take about 50 times as much; the largest published have 5 MB.
 constexpr size_t kMaxVocabTxtBytes = size_t{16} << 20;
 
-// tokenizer_config.json with special_tokens_map.json and added_tokens.json, which count less if it lists the added
-// tokens itself.
-io::Json ReadConfigs(const fs::path& folder) {
-  const auto read = [&](std::string_view name) {
-    const fs::path path = folder / name;
-    if (!FileExists(path)) return io::Json::object();
-    io::Json json = io::ReadJson(path);
-    Require(json.is_object(), "{}: expected an object, got {}", path.native(), json.type_name());
-    return json;
-  };
-  io::Json config = io::Json::object();
-  io::Json settings = read("tokenizer_config.json"), special = read("special_tokens_map.json");
-  const bool complete = settings.contains("added_tokens_decoder");
-  for (io::Json* json : {complete ? &special : &settings, complete ? &settings : &special}) {
-    for (auto& [key, value] : json->items()) {
-      if (!value.is_null()) config[key] = std::move(value);
-    }
+using Path = std::filesystem::path;
+
+// The added tokens of a tokenizer.json with the ids that it states.
+std::vector<std::pair<int64_t, AddedToken>> StatedTokensOf(const io::Json& json, const std::string& where) {
+  std::vector<std::pair<int64_t, AddedToken>> tokens;
+  if (!json.is_object()) return tokens;
+  const io::Json* added = JsonFields(json, where).Find("added_tokens");
+  for (const io::Json& entry : added != nullptr && added->is_array() ? *added : io::Json::array()) {
+    const JsonFields fields(entry, where + ": added_tokens");
+    tokens.emplace_back(fields.Number("id", 0), ReadAddedToken(fields, /*special=*/false));
   }
-  if (!complete) config[std::string(kAddedTokensFile)] = read(kAddedTokensFile);
-  return config;
+  return tokens;
 }
 
 // Of Marian's two sides, that of the source encodes; which decodes follows transformers.
-TokenizerParts OpenMarian(const fs::path& folder, bool target) {
-  const io::Json config = ReadConfigs(folder);
-  const auto separate = config.find("separate_vocabs");
-  const bool is_separate = separate != config.end() && separate->is_boolean() && separate->get<bool>();
+TokenizerParts OpenMarian(const Path& folder, TokenizerKind kind, const TokenizerSettings& settings, bool target) {
+  using enum TokenizerKind;
+  Require(kind == kMarian || kind == kUnstated || kind == kBackend,
+          "{}: source.spm is a file of MarianTokenizer, and the tokenizer_class is {}", folder.native(),
+          StatedClass(settings));
+  const bool is_separate = settings.separate_vocabularies.value_or(false);
   const std::string source = ReadFile(folder / "source.spm", kMaxTokenizerBytes);
   const std::string other =
       FileExists(folder / "target.spm") ? ReadFile(folder / "target.spm", kMaxTokenizerBytes) : source;
@@ -50,8 +45,115 @@ TokenizerParts OpenMarian(const fs::path& folder, bool target) {
   TokenizerParts parts = ReadMarian({.encoding = target ? other : source,
                                      .decoding = target && is_separate ? other : source,
                                      .vocabulary = &vocabulary},
-                                    config, (folder / (target ? "target.spm" : "source.spm")).native());
+                                    settings, (folder / (target ? "target.spm" : "source.spm")).native());
   parts.description += fmt::format(" ({}.spm, vocab.json)", target ? "target" : "source");
+  return parts;
+}
+
+// Files that state no class that reads them have the one that their tokens are those of.
+TokenizerKind KindOfMerges(TokenizerKind kind, const TokenizerSettings& settings, const io::Json& vocab,
+                           std::string_view where) {
+  using enum TokenizerKind;
+  if (kind == kClip || kind == kGpt2 || kind == kQwen2 || kind == kRoberta) return kind;
+  Require(kind == kUnstated || kind == kBackend,
+          "{}: expected a tokenizer_class of CLIPTokenizer, GPT2Tokenizer, Qwen2Tokenizer, RobertaTokenizer or "
+          "BartTokenizer for vocab.json and merges.txt, got \"{}\"; a tokenizer.json would say what it does",
+          where, StatedClass(settings));
+  if (vocab.contains("a</w>")) return kClip;
+  return vocab.contains("<s>") && vocab.contains("</s>") ? kRoberta : kGpt2;
+}
+
+TokenizerKind KindOfLines(TokenizerKind kind, const TokenizerSettings& settings, std::string_view where) {
+  using enum TokenizerKind;
+  if (kind == kUnstated || kind == kBackend) return kBert;
+  Require(
+      kind == kBertSteps || ClassOf(kind).model == "WordPiece",
+      "{}: expected a tokenizer_class of BertTokenizer or one like it (DistilBertTokenizer, ElectraTokenizer, …) for "
+      "vocab.txt, got \"{}\"; a tokenizer.json would say what it does",
+      where, StatedClass(settings));
+  return kind;
+}
+
+// Which of a tokenizer's files are there: those of a folder, or the one that was given.
+struct Files {
+  Path path;
+  bool is_folder = false;
+
+  Path folder() const { return is_folder ? path : path.parent_path(); }
+  std::optional<Path> Find(std::string_view name) const {
+    const Path found = folder() / name;
+    return (is_folder ? FileExists(found) : path.filename() == name) ? std::optional(found) : std::nullopt;
+  }
+  std::optional<Path> FindSentencePiece() const {
+    if (!is_folder) {
+      return path.extension() == ".model" || path.extension() == ".spm" ? std::optional(path) : std::nullopt;
+    }
+    for (const char* name : {"spiece.model", "tokenizer.model", "sentencepiece.bpe.model"}) {
+      if (const auto found = Find(name)) return found;
+    }
+    return std::nullopt;
+  }
+};
+
+TokenizerParts OpenJson(const Files& files, const Path& path, bool target) {
+  io::Json json = io::ReadJson(path);
+  const TokenizerSettings settings =
+      ReadTokenizerSettings(files.folder(), /*has_json=*/true, StatedTokensOf(json, path.native()));
+  const TokenizerKind kind = KindOf(settings, &json);
+  // Python's classes do not read it.
+  if (kind == TokenizerKind::kMarian && files.Find("source.spm"))
+    return OpenMarian(path.parent_path(), kind, settings, target);
+  if (const auto model = files.FindSentencePiece(); kind == TokenizerKind::kSiglip && model) {
+    TokenizerParts parts =
+        ReadSentencePieceFolder(ReadFile(*model, kMaxTokenizerBytes), kind, settings, model->native());
+    parts.description += fmt::format(" ({})", model->filename().native());
+    return parts;
+  }
+  const bool is_python = kind == TokenizerKind::kMarian || kind == TokenizerKind::kSiglip;
+  TokenizerParts parts = MakeTokenizer(std::move(json), is_python ? TokenizerKind::kBackend : kind, settings,
+                                       /*has_json=*/true, /*pieces=*/std::nullopt, path.native());
+  parts.description += " (tokenizer.json)";
+  return parts;
+}
+
+// The files of before tokenizer.json; nothing if there are none.
+std::optional<TokenizerParts> OpenOlder(const Files& files, bool target) {
+  const Path folder = files.folder();
+  const auto model = files.FindSentencePiece();
+  const bool merges = files.Find("vocab.json") || files.Find("merges.txt");
+  const auto lines = files.Find("vocab.txt");
+  if (!merges && !lines && !model) return std::nullopt;
+  // A SentencePiece model alone is what it is; the settings beside it count for a folder.
+  if (model && !files.is_folder) {
+    TokenizerParts parts = ReadSentencePiece(ReadFile(*model, kMaxTokenizerBytes), model->native());
+    parts.description += fmt::format(" ({})", model->filename().native());
+    return parts;
+  }
+  const TokenizerSettings settings = ReadTokenizerSettings(folder, /*has_json=*/false, {});
+  const TokenizerKind kind = KindOf(settings, nullptr);
+  if (files.is_folder && files.Find("source.spm")) return OpenMarian(folder, kind, settings, target);
+  const auto make = [&](io::Json json, TokenizerKind of, const std::string& where) {
+    return MakeTokenizer(std::move(json), of, settings, /*has_json=*/false, /*pieces=*/std::nullopt, where);
+  };
+  TokenizerParts parts;
+  std::string_view names;
+  if (merges) {
+    const std::string where = folder.native();
+    io::Json vocab = io::ReadJson(folder / "vocab.json");
+    const TokenizerKind of = KindOfMerges(kind, settings, vocab, where);
+    parts = make(VocabularyOfMerges(std::move(vocab), ReadFile(folder / "merges.txt", kMaxTokenizerBytes), where), of,
+                 where);
+    names = "vocab.json, merges.txt";
+  } else if (lines) {
+    const TokenizerKind of = KindOfLines(kind, settings, lines->native());
+    parts = make(VocabularyOfLines(ReadFile(*lines, kMaxVocabTxtBytes), lines->native()), of, lines->native());
+    names = "vocab.txt";
+  } else {
+    parts = ReadSentencePieceFolder(ReadFile(*model, kMaxTokenizerBytes), kind, settings, model->native());
+    parts.description += fmt::format(" ({})", model->filename().native());
+    return parts;
+  }
+  parts.description += fmt::format(" ({})", names);
   return parts;
 }
 
@@ -62,42 +164,10 @@ Tokenizer Tokenizer::Open(const fs::path& path) { return OpenSide(path, /*target
 Tokenizer Tokenizer::OpenTarget(const fs::path& path) { return OpenSide(path, /*target=*/true); }
 
 Tokenizer Tokenizer::OpenSide(const fs::path& path, bool target) {
-  const bool is_folder = fs::is_directory(path);
-  const fs::path folder = is_folder ? path : path.parent_path();
-  const auto file = [&](const char* name) -> std::optional<fs::path> {
-    if (is_folder ? FileExists(folder / name) : path.filename() == name) return folder / name;
-    return std::nullopt;
-  };
-  if (const auto json = file("tokenizer.json")) {
-    TokenizerParts parts = ReadTokenizerJson(io::ReadJson(*json), json->native());
-    ApplyTokenizerConfig(ReadConfigs(folder), &parts);
-    parts.description += " (tokenizer.json)";
-    return Tokenizer(std::move(parts));
-  }
-  if (is_folder && FileExists(folder / "source.spm")) return Tokenizer(OpenMarian(folder, target));
-  if (file("vocab.json") || file("merges.txt")) {
-    const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
-    TokenizerParts parts = ReadVocabAndMerges(io::ReadJson(vocab), ReadFile(merges, kMaxTokenizerBytes),
-                                              ReadConfigs(folder), folder.native());
-    parts.description += " (vocab.json, merges.txt)";
-    return Tokenizer(std::move(parts));
-  }
-  if (const auto vocab = file("vocab.txt")) {
-    TokenizerParts parts = ReadVocabTxt(ReadFile(*vocab, kMaxVocabTxtBytes), ReadConfigs(folder), vocab->native());
-    parts.description += " (vocab.txt)";
-    return Tokenizer(std::move(parts));
-  }
-  const bool is_model = !is_folder && (path.extension() == ".model" || path.extension() == ".spm");
-  for (const char* name : {"spiece.model", "tokenizer.model", "sentencepiece.bpe.model"}) {
-    if (!is_model && !file(name)) continue;
-    const fs::path found = is_model ? path : folder / name;
-    // A file alone is what it is; the configuration beside it counts for a folder.
-    TokenizerParts parts = ReadSentencePiece(ReadFile(found, kMaxTokenizerBytes),
-                                             is_folder ? ReadConfigs(folder) : io::Json(), found.native());
-    parts.description += fmt::format(" ({})", found.filename().native());
-    return Tokenizer(std::move(parts));
-  }
-  Require(is_folder || FileExists(path), "{}: no such file or folder", path.native());
+  const Files files{path, fs::is_directory(path)};
+  if (const auto json = files.Find("tokenizer.json")) return Tokenizer(OpenJson(files, *json, target));
+  if (std::optional<TokenizerParts> parts = OpenOlder(files, target)) return Tokenizer(std::move(*parts));
+  Require(files.is_folder || FileExists(path), "{}: no such file or folder", path.native());
   Fail(
       "{}: expected a tokenizer: tokenizer.json, vocab.json with merges.txt, vocab.txt, source.spm with vocab.json, or "
       "spiece.model or tokenizer.model",

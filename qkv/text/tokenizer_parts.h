@@ -21,6 +21,10 @@
 
 namespace qkv::text {
 
+enum class TokenizerKind;
+struct StatedToken;
+struct TokenizerSettings;
+
 struct TruncationSettings {
   int64_t max_length = 0;
   bool left = false;  // the beginning is cut off
@@ -56,64 +60,55 @@ struct TokenizerParts {
   bool trim_decoded = false;                         // white space at both ends of decoded text is removed
   bool clean_decoded = false;                        // CleanUpSpaces at last
   std::optional<TruncationSettings> truncation;
+  bool truncates_left = false;             // the caller's truncation cuts the beginning off
   std::optional<PaddingSettings> padding;  // as in the file
   PaddingSettings padding_on_request;      // id and side if the caller wants padding
   std::optional<int64_t> model_max_length;
   SpecialIds special;
 };
 
-/// A file each; `where` names them in errors.
+/// A tokenizer.json; `where` names it in errors.
 TokenizerParts ReadTokenizerJson(const io::Json& json, std::string_view where);
-/// vocab.json and the lines of merges.txt. `config` is tokenizer_config.json and special_tokens_map.json, or empty.
-TokenizerParts ReadVocabAndMerges(const io::Json& vocab, std::string_view merges, const io::Json& config,
-                                  std::string_view where);
-TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where);
-/// vocab.txt of BERT and its kin: a token a line, whose number is its id.
-TokenizerParts ReadVocabTxt(std::string_view text, const io::Json& config, std::string_view where);
+/// The vocabulary of vocab.json and the lines of merges.txt, in the form of tokenizer.json.
+io::Json VocabularyOfMerges(io::Json vocab, std::string_view merges, std::string_view where);
+/// The same of vocab.txt: a token a line, whose number is its id.
+io::Json VocabularyOfLines(std::string_view text, std::string_view where);
+/// A SentencePiece model by itself, without files beside it.
+TokenizerParts ReadSentencePiece(std::string_view bytes, std::string_view where);
+/// One with files beside it, of any class but Marian's.
+TokenizerParts ReadSentencePieceFolder(std::string_view bytes, TokenizerKind kind, const TokenizerSettings& settings,
+                                       std::string_view where);
 /// Marian's: a SentencePiece model makes the pieces, and vocab.json has their ids. `decoding` is the model whose
 /// normaliser's flags decoding follows.
 struct MarianFiles {
   std::string_view encoding, decoding;  // bytes of models
   const io::Json* vocabulary;
 };
-TokenizerParts ReadMarian(const MarianFiles& files, const io::Json& config, std::string_view where);
-
-/// Adds what tokenizer_config.json says: special tokens, model_max_length, padding_side.
-void ApplyTokenizerConfig(const io::Json& config, TokenizerParts* parts);
-
-/// The content of a token that is a string or an object with "content"; empty if there is none.
-std::string TokenContent(const io::Json& config, std::string_view key);
-std::string TokenOr(const io::Json& config, std::string_view key, std::string_view otherwise);
+TokenizerParts ReadMarian(const MarianFiles& files, const TokenizerSettings& settings, std::string_view where);
 
 /// The id of the token as the tokenizer has it: an added one, or one of the model.
 std::optional<int32_t> FindToken(const TokenizerParts& parts, std::string_view token);
 
-/// The next id of a token that is not in the vocabulary.
-int32_t NextAddedId(const TokenizerParts& parts);
-
 /// Adds the token with the id that it has already, or the next one, as Hugging Face's library does: an id of the file
-/// is not used. A token of the same content is replaced; one without content is ignored.
+/// is not used. One of the same content gets the new flags; one without content is ignored.
 void AddToken(AddedToken token, TokenizerParts* parts);
+
+/// Adds the tokens of the settings: stored ones, named ones (`otherwise` unless stated, one of each kNamedTokens), and
+/// `extra`.
+void AddConfiguredTokens(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                         const std::vector<StatedToken>& extra, TokenizerParts* parts);
+/// Once more the named and extra ones, without white space around them, as Qwen2's class does.
+void AddSpecialTokensAgain(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                           const std::vector<StatedToken>& extra, TokenizerParts* parts);
+/// The same for transformers' Python classes: stored tokens have the ids that the file states.
+void AddPythonTokens(const TokenizerSettings& settings, std::span<const std::string_view> otherwise,
+                     const std::vector<StatedToken>& extra, TokenizerParts* parts);
 
 /// An entry of added_tokens; `special`: unless it says otherwise.
 AddedToken ReadAddedToken(const JsonFields& fields, bool special);
 
-/// A token that a class of transformers has: its key in tokenizer_config.json, and what it is unless that names it.
-struct NamedToken {
-  std::string_view key, otherwise;  // otherwise empty: none
-};
-/// What becomes of a named token that the vocabulary lacks.
-enum class NewTokens { kAdd, kLeaveOut };
-/// Adds the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name, in the order of
-/// transformers: files of before tokenizer.json have no others.
-void AddConfiguredTokens(const io::Json& config, std::span<const NamedToken> named, std::string_view where,
-                         NewTokens new_tokens, TokenizerParts* parts);
-
 /// Tokens and ids of a JSON object. Throws Error for an id that is none.
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);
-
-/// Name under which the configuration has the object of added_tokens.json.
-inline constexpr std::string_view kAddedTokensFile = "added_tokens.json";
 
 inline constexpr size_t kMaxAddedTokens = size_t{1} << 17;
 /// Of each text, by padding in tokenizer.json.

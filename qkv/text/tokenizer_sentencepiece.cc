@@ -1,25 +1,21 @@
-// Makes a tokenizer of a SentencePiece model. Which special tokens are added is said by tokenizer_config.json.
+// Makes a tokenizer of a SentencePiece model: what SentencePiece does, what transformers' Python class of SigLIP does,
+// or the vocabulary that a class of transformers takes from it.
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
 #include "qkv/text/normalizers.h"
-#include "qkv/text/pre_tokenizers.h"
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/steps.h"
+#include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
-#include "qkv/text/unigram.h"
 #include "qkv/text/word_start.h"
 
 namespace qkv::text {
 namespace {
-
-bool FlagOr(const io::Json& config, std::string_view key, bool otherwise) {
-  if (!config.is_object()) return otherwise;
-  const auto found = config.find(key);
-  return found != config.end() && found->is_boolean() ? found->get<bool>() : otherwise;
-}
 
 // big_vision's cleaning of texts for SigLIP, as transformers has it: lower case, no ASCII punctuation, single spaces.
 // The text at the beginning gets a "▁", and every one `prefix` in front, whose tokens PrefixedModel drops.
@@ -66,166 +62,238 @@ class PrefixedModel : public SubwordModel {
   size_t dropped_;
 };
 
-constexpr NamedToken kT5Tokens[] = {{"bos_token", ""}, {"eos_token", "</s>"},  {"unk_token", "<unk>"},
-                                    {"sep_token", ""}, {"pad_token", "<pad>"}, {"cls_token", ""},
-                                    {"mask_token", ""}};
-constexpr int64_t kMaxExtraIds = 100'000;
+// Splits of all pieces, by which merges are looked for: a second, and some hundred times what published models take.
+constexpr int64_t kMergeSteps = int64_t{1} << 28;
 
-// transformers' T5Tokenizer: the model's pieces as tokenizer.json's library splits words into them, and behind them
-// <extra_id_99> … <extra_id_0>.
-TokenizerParts MakeT5(const SentencePieceModel& model, const io::Json& config, std::string_view where) {
-  const JsonFields fields(config, std::string(where));
-  const int64_t extra = fields.Number("extra_ids", 100);
-  Require(extra >= 0 && extra <= kMaxExtraIds, "{}: expected extra_ids from 0 to {}, got {}", where, kMaxExtraIds,
-          extra);
-  std::vector<UnigramPiece> pieces;
-  for (const SentencePiece& piece : model.pieces) pieces.push_back({piece.text, piece.score});
-  for (int64_t i = extra; i-- > 0;) pieces.push_back({fmt::format("<extra_id_{}>", i), 0});
-  TokenizerParts parts;
-  parts.description = "Unigram, T5's";
-  constexpr int32_t kUnknown = 2;
-  parts.model = std::make_unique<UnigramModel>(std::move(pieces), UnigramConfig{kUnknown}, std::string(where));
-  if (!model.precompiled_charsmap.empty()) {
-    parts.normalizers.push_back(Precompiled(Charsmap(model.precompiled_charsmap, where)));
+// [piece, score] each, as T5's and XLM-RoBERTa's classes lay them out: <extra_id_99> … <extra_id_0> behind, or
+// fairseq's four tokens in place of the first three pieces, and the mask behind all.
+io::Json UnigramVocabulary(const SentencePieceModel& model, TokenizerKind kind, const TokenizerSettings& settings,
+                           std::string_view where) {
+  io::Json vocab = io::Json::array();
+  std::unordered_set<std::string> known;
+  const auto add = [&](const std::string& piece, double score) {
+    Require(
+        known.insert(piece).second,
+        "{}: the token \"{}\" is a piece already, and {} puts it in front of the pieces or behind; check bos_token, "
+        "eos_token, unk_token, pad_token and mask_token of {}",
+        where, piece.substr(0, 100), StatedClass(settings), settings.where);
+    vocab.push_back(io::Json::array({piece, score}));
+  };
+  const auto name = [&](size_t i) { return settings.TextOf(i, ClassOf(kind).tokens[i]); };
+  size_t first = 0;
+  if (kind == TokenizerKind::kXlmRoberta) {
+    first = 3;
+    Require(model.pieces.size() >= first, "{}: {} pieces are too few for XLM-RoBERTa", where, model.pieces.size());
+    for (const size_t i : {kBegin, kPadding, kEnd, kUnknown}) add(name(i), 0);
   }
-  parts.pre_tokenizers = {SplitAtSpace(), Metaspace(std::string(kWordStart), MetaspacePrefix::kAlways, /*split=*/true)};
-  parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), /*prefixed=*/true));
-  AddConfiguredTokens(config, kT5Tokens, where, NewTokens::kAdd, &parts);
+  for (size_t i = first; i < model.pieces.size(); ++i) add(model.pieces[i].text, model.pieces[i].score);
+  if (kind == TokenizerKind::kXlmRoberta) {
+    add(name(kMask), 0);
+  } else {
+    for (int64_t i = settings.extra_ids.value_or(100); i-- > 0;) add(fmt::format("<extra_id_{}>", i), 0);
+  }
+  return vocab;
+}
+
+// Every split of a piece into two others is a merge, in the order of the pieces' ids and then of the left part's
+// length.
+io::Json MergesOf(const SentencePieceModel& model) {
+  std::unordered_set<std::string_view> known;
+  for (const SentencePiece& piece : model.pieces) known.insert(piece.text);
+  io::Json merges = io::Json::array();
+  const WorkBudget budget(kMergeSteps, "tokenizer: looking for the merges of a SentencePiece model");
+  StepTally tally;
   for (const SentencePiece& piece : model.pieces) {
-    const bool control = piece.type == SentencePiece::kControl;
-    if ((control || piece.type == SentencePiece::kUserDefined) && !parts.added_index.contains(piece.text)) {
-      AddToken({.content = piece.text, .special = control}, &parts);
+    const std::string_view text = piece.text;
+    for (size_t at = text.empty() ? 0 : CharacterEnd(text, 0); at < text.size(); at = CharacterEnd(text, at)) {
+      tally.Add(2 + text.size() / 8);
+      const std::string_view left = text.substr(0, at), right = text.substr(at);
+      if (known.contains(left) && known.contains(right)) merges.push_back(io::Json::array({left, right}));
     }
   }
-  for (int64_t i = 0; i < extra; ++i) {
-    AddToken({.content = fmt::format("<extra_id_{}>", i), .special = true}, &parts);
-  }
-  const auto token = [&](size_t i) {
-    return FindToken(parts, TokenOr(config, kT5Tokens[i].key, kT5Tokens[i].otherwise));
-  };
-  parts.special.end = token(1), parts.special.unknown = token(2), parts.special.padding = token(4);
-  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
-  parts.templates.push_back({{true, {}}, {false, {*parts.special.end}}});
-  ApplyTokenizerConfig(config, &parts);
-  return parts;
+  tally.Done();
+  return merges;
 }
 
-constexpr NamedToken kXlmTokens[] = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
-                                     {"sep_token", "</s>"},   {"pad_token", "<pad>"}, {"cls_token", "<s>"},
-                                     {"mask_token", "<mask>"}};
-
-// transformers' XLMRobertaTokenizer (also of TrOCR's small models): fairseq's four tokens in place of the model's first
-// three pieces, and <mask> behind all.
-TokenizerParts MakeXlmRoberta(const SentencePieceModel& model, const io::Json& config, std::string_view where) {
-  constexpr size_t kReplaced = 3;
-  constexpr int32_t kUnknown = 3;
-  Require(model.pieces.size() >= kReplaced, "{}: {} pieces are too few for XLM-RoBERTa", where, model.pieces.size());
-  const auto name = [&](size_t i) { return TokenOr(config, kXlmTokens[i].key, kXlmTokens[i].otherwise); };
-  std::vector<UnigramPiece> pieces = {{name(0), 0}, {name(4), 0}, {name(1), 0}, {name(2), 0}};
-  for (size_t i = kReplaced; i < model.pieces.size(); ++i) {
-    pieces.push_back({model.pieces[i].text, model.pieces[i].score});
+// The vocabulary in the form of tokenizer.json.
+io::Json VocabularyOf(const SentencePieceModel& model, TokenizerKind kind, const TokenizerSettings& settings,
+                      std::string_view where) {
+  io::Json json;
+  io::Json& to = json["model"];
+  to["type"] = ClassOf(kind).model;
+  if (ClassOf(kind).model == "Unigram") {
+    to["vocab"] = UnigramVocabulary(model, kind, settings, where);
+    if (!model.precompiled_charsmap.empty()) {
+      const std::string& map = model.precompiled_charsmap;
+      json["normalizer"]["type"] = "Precompiled";
+      json["normalizer"]["precompiled_charsmap"] = io::Json::binary({map.begin(), map.end()});
+    }
+    return json;
   }
-  pieces.push_back({name(6), 0});
-  TokenizerParts parts;
-  parts.description = "Unigram, XLM-RoBERTa's";
-  parts.model = std::make_unique<UnigramModel>(std::move(pieces), UnigramConfig{kUnknown}, std::string(where));
-  if (!model.precompiled_charsmap.empty()) {
-    parts.normalizers.push_back(Precompiled(Charsmap(model.precompiled_charsmap, where)));
-  }
-  const bool prefixed = FlagOr(config, "add_prefix_space", true);
-  parts.pre_tokenizers = {
-      SplitAtSpace(), Metaspace(std::string(kWordStart), prefixed ? MetaspacePrefix::kAlways : MetaspacePrefix::kNever,
-                                /*split=*/true)};
-  parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), prefixed));
-  AddConfiguredTokens(config, kXlmTokens, where, NewTokens::kAdd, &parts);
-  const auto token = [&](size_t i) { return FindToken(parts, name(i)); };
-  parts.special.begin = token(0), parts.special.end = token(1), parts.special.unknown = token(2);
-  parts.special.separate = token(3), parts.special.padding = token(4), parts.special.classify = token(5);
-  parts.special.mask = token(6);
-  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
-  Require(parts.special.begin && parts.special.end, "{}: the tokens of beginning and end are in no vocabulary", where);
-  parts.templates.push_back({{false, {*parts.special.begin}}, {true, {}}, {false, {*parts.special.end}}});
-  ApplyTokenizerConfig(config, &parts);
-  return parts;
+  to["vocab"] = io::Json::object();
+  for (size_t i = 0; i < model.pieces.size(); ++i) to["vocab"][model.pieces[i].text] = i;
+  to["merges"] = MergesOf(model);
+  return json;
 }
 
-}  // namespace
+// Control pieces, which are special, and user-defined ones.
+std::vector<StatedToken> AddedPieces(const SentencePieceModel& model, bool user_defined) {
+  std::vector<StatedToken> tokens;
+  for (const SentencePiece& piece : model.pieces) {
+    const bool control = piece.type == SentencePiece::kControl;
+    if (!control && !(user_defined && piece.type == SentencePiece::kUserDefined)) continue;
+    tokens.push_back({.token = {.content = piece.text, .special = control}, .flags = true});
+  }
+  return tokens;
+}
 
-TokenizerParts ReadSentencePiece(std::string_view bytes, const io::Json& config, std::string_view where) {
-  const SentencePieceModel model = ParseSentencePiece(bytes, where);
-  const std::string name = TokenContent(config, "tokenizer_class");
-  for (const char* other : {"Camembert", "MBart", "Nllb", "M2M100", "BigBird", "Albert", "XLNet"}) {
-    Require(!name.starts_with(other),
-            "{}: {} does more than its SentencePiece model (other ids or steps); open it with transformers and save "
-            "its tokenizer.json",
-            where, name);
-  }
-  if (model.model_type == SentencePieceModel::kUnigram && (name.starts_with("T5") || name.starts_with("MT5"))) {
-    return MakeT5(model, config, where);
-  }
-  if (name.starts_with("XLMRoberta")) {
-    Require(model.model_type == SentencePieceModel::kUnigram, "{}: {} with a BPE model; expected a unigram model",
-            where, name);
-    return MakeXlmRoberta(model, config, where);
-  }
+// What libsentencepiece does with a text and with ids.
+TokenizerParts MakeRaw(const SentencePieceModel& model, std::string_view where) {
   TokenizerParts parts;
   parts.bytes_input = true;
   parts.description = model.model_type == SentencePieceModel::kBpe ? "SentencePiece BPE" : "SentencePiece unigram";
   parts.model = MakeSentencePieceModel(model, std::string(where));
-  const bool siglip = name.starts_with("Siglip");
-  const Normalizer normalizer = SentencePieceNormalizer(model, where);
-  if (siglip) {
-    const std::string prefix = TokenOr(config, "unk_token", "<unk>");
-    const WorkBudget budget(MaxSteps(prefix.size()), "tokenizer: encoding its unk_token");
-    Segment segment{prefix, false, MaxGrown(prefix.size())};
-    RunNormalizers({normalizer}, segment);
-    std::vector<int32_t> ids;
-    ModelWorkspace workspace;
-    if (!segment.text.empty()) parts.model->Encode(segment.text, workspace, &ids);
-    parts.model = std::make_unique<PrefixedModel>(std::move(parts.model), ids.size());
-    const bool lower = FlagOr(config, "do_lower_case", true);
-    parts.normalizers.push_back([lower, prefix](Segment& part) { CanonicalSiglip(part, lower, prefix); });
-    parts.bytes_input = false;
-    parts.encode_empty = true;
-  }
-  parts.normalizers.push_back(normalizer);
+  parts.normalizers.push_back(SentencePieceNormalizer(model, where));
   if (model.bos_id >= 0) parts.special.begin = model.bos_id;
   if (model.eos_id >= 0) parts.special.end = model.eos_id;
-  if (model.pad_id >= 0) parts.special.padding = model.pad_id;
+  if (model.pad_id >= 0) parts.special.padding = parts.padding_on_request.id = model.pad_id;
   parts.special.unknown = model.unknown_id;
-  ApplyTokenizerConfig(config, &parts);
-  if (parts.special.padding) parts.padding_on_request.id = *parts.special.padding;
-
   parts.decoders.push_back(
       [unknown = model.pieces[static_cast<size_t>(model.unknown_id)].text, surface = model.unk_surface](
           std::vector<std::string>& tokens, size_t) { std::replace(tokens.begin(), tokens.end(), unknown, surface); });
   parts.decoders.push_back(DecodeByteFallback());
   parts.decoders.push_back(DecodeMetaspace(std::string(kWordStart), model.add_dummy_prefix));
   parts.decoders.push_back(DecodeFuse());
-
-  // Control pieces are found in text only by transformers' class, which takes the white space around them.
-  if (siglip) {
-    for (const auto& [key, otherwise] :
-         {std::pair("eos_token", "</s>"), std::pair("pad_token", "</s>"), std::pair("unk_token", "<unk>")}) {
-      AddToken({.content = TokenOr(config, key, otherwise), .lstrip = true, .rstrip = true, .special = true}, &parts);
-    }
-  } else {
-    for (size_t i = 0; i < model.pieces.size(); ++i) {
-      if (model.pieces[i].type == SentencePiece::kControl) parts.hidden.insert(static_cast<int32_t>(i));
-    }
-  }
-
-  // SigLIP's end, Llama's and Gemma's begin.
-  const bool begins = name.starts_with("Gemma") || name.starts_with("Llama");
-  if (siglip && !parts.model_max_length) parts.model_max_length = 64;
-  std::vector<TemplateItem> items = {{true, {}}};
-  if (FlagOr(config, "add_bos_token", begins) && parts.special.begin) {
-    items.insert(items.begin(), {false, {*parts.special.begin}});
-  }
-  if (FlagOr(config, "add_eos_token", siglip) && parts.special.end)
-    items.push_back({false, {*parts.special.end}, siglip});
-  if (items.size() > 1) parts.templates.push_back(std::move(items));
   return parts;
+}
+
+// SentencePiece puts a space in front of what it normalises, which tokens must not have.
+void RequireNotNormalized(const TokenizerSettings& settings) {
+  const auto check = [&](const AddedToken& token, std::string_view key) {
+    Require(!token.normalized,
+            "{}: expected \"normalized\": false of the token \"{}\" of {}, got true, which is not supported for a "
+            "SentencePiece model without a class of its own",
+            settings.where, token.content.substr(0, 100), key);
+  };
+  for (const auto& [id, token] : settings.stored) check(token, "added_tokens_decoder or added_tokens.json");
+  for (size_t i = 0; i < kNamedTokens.size(); ++i) {
+    if (settings.named[i].token) check(settings.named[i].token->token, kNamedTokens[i]);
+  }
+  for (const auto& [key, token] : settings.other_named) check(token.token, key);
+  if (!settings.extra) return;
+  for (const StatedToken& token : *settings.extra) {
+    check(token.token, "extra_special_tokens or additional_special_tokens");
+  }
+}
+
+// TokenizersBackend: pieces whose ids added_tokens_decoder names get these names, and control pieces are found in
+// texts.
+TokenizerParts MakeBackend(SentencePieceModel model, TokenizerSettings settings, std::string_view where) {
+  std::unordered_map<int64_t, std::string> names;
+  for (const auto& [id, token] : settings.stored) names[id] = token.content;
+  std::unordered_set<std::string> kept;
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    if (!names.contains(static_cast<int64_t>(i))) kept.insert(model.pieces[i].text);
+  }
+  for (size_t i = 0; i < model.pieces.size() && model.model_type == SentencePieceModel::kBpe; ++i) {
+    const auto name = names.find(static_cast<int64_t>(i));
+    if (name != names.end() && !name->second.empty() && !kept.contains(name->second)) {
+      model.pieces[i].text = name->second;
+    }
+  }
+  if (model.add_dummy_prefix) {
+    for (auto& [id, token] : settings.stored) token.normalized = false;
+  }
+  RequireNotNormalized(settings);
+  Require(settings.legacy.value_or(true),
+          "{}: expected \"legacy\": true for a SentencePiece model without a class of its own, got false",
+          settings.where);
+  TokenizerParts parts = MakeRaw(model, where);
+  parts.bytes_input = false;
+  std::array<std::string_view, kNamedTokens.size()> named = {};
+  const auto name = [&](size_t index, int32_t id) {
+    if (id >= 0) named[index] = model.pieces[static_cast<size_t>(id)].text;
+  };
+  name(kBegin, model.bos_id), name(kEnd, model.eos_id), name(kUnknown, model.unknown_id);
+  TokenizerClass type = ClassOf(TokenizerKind::kBackend);
+  type.tokens = named;
+  AddConfiguredTokens(settings, named, settings.extra ? *settings.extra : AddedPieces(model, /*user_defined=*/false),
+                      &parts);
+  // transformers' unigram model finds the text of any piece, SentencePiece's none of these.
+  for (const SentencePiece& piece : model.pieces) {
+    const bool hidden = piece.type == SentencePiece::kControl || piece.type == SentencePiece::kUnknown;
+    Require(!hidden || model.model_type == SentencePieceModel::kBpe || parts.added_index.contains(piece.text),
+            "{}: expected \"{}\", a piece of {}, among the tokens of unk_token, bos_token, eos_token, pad_token or "
+            "extra_special_tokens; a unigram model without a class of its own would split it in another way",
+            settings.where, piece.text.substr(0, 100), where);
+  }
+  FinishTokenizer(type, settings, /*has_processor=*/false, &parts);
+  return parts;
+}
+
+// transformers' SiglipTokenizer, a Python class.
+TokenizerParts MakeSiglip(const SentencePieceModel& model, const TokenizerSettings& settings, std::string_view where) {
+  Require(settings.legacy.value_or(true), "{}: expected \"legacy\": true for SiglipTokenizer, got false",
+          settings.where);
+  const TokenizerClass& type = ClassOf(TokenizerKind::kSiglip);
+  TokenizerParts parts = MakeRaw(model, where);
+  const std::string prefix = settings.TextOf(kUnknown, type.tokens[kUnknown]);
+  const WorkBudget budget(MaxSteps(prefix.size()), "tokenizer: encoding its unk_token");
+  Segment segment{prefix, false, MaxGrown(prefix.size())};
+  RunNormalizers(parts.normalizers, segment);
+  std::vector<int32_t> ids;
+  ModelWorkspace workspace;
+  if (!segment.text.empty()) parts.model->Encode(segment.text, workspace, &ids);
+  parts.model = std::make_unique<PrefixedModel>(std::move(parts.model), ids.size());
+  const bool lower = settings.lower_case.value_or(true);
+  parts.normalizers.insert(parts.normalizers.begin(),
+                           [lower, prefix](Segment& part) { CanonicalSiglip(part, lower, prefix); });
+  parts.bytes_input = false;
+  parts.encode_empty = true;
+  // Python joins pieces, bytes too, and strips the text.
+  parts.decoders = {DecodeReplace(std::string(kWordStart), " "), DecodeFuse()};
+  parts.trim_decoded = true;
+  parts.model_max_length = 64;
+  AddPythonTokens(settings, type.tokens,
+                  settings.extra.value_or(settings.additional.value_or(std::vector<StatedToken>())), &parts);
+  FinishTokenizer(type, settings, /*has_processor=*/false, &parts);
+  // The end is not put behind one that the text has.
+  parts.templates.back().back().once = true;
+  return parts;
+}
+
+}  // namespace
+
+TokenizerParts ReadSentencePiece(std::string_view bytes, std::string_view where) {
+  const SentencePieceModel model = ParseSentencePiece(bytes, where);
+  TokenizerParts parts = MakeRaw(model, where);
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    if (model.pieces[i].type == SentencePiece::kControl) parts.hidden.insert(static_cast<int32_t>(i));
+  }
+  return parts;
+}
+
+TokenizerParts ReadSentencePieceFolder(std::string_view bytes, TokenizerKind kind, const TokenizerSettings& settings,
+                                       std::string_view where) {
+  using enum TokenizerKind;
+  if (!settings.found) return ReadSentencePiece(bytes, where);
+  const std::string_view model_type = ClassOf(kind).model;
+  Require(kind == kUnstated || kind == kBackend || kind == kSiglip || model_type == "Unigram" || kind == kLlama ||
+              kind == kGemma || kind == kSiglip2,
+          "{}: {} does more than its SentencePiece model (other ids or steps); open it with transformers and save its "
+          "tokenizer.json",
+          where, StatedClass(settings));
+  const std::string file = std::filesystem::path(where).filename().native();
+  const std::string_view wanted = kind == kXlmRoberta              ? "sentencepiece.bpe.model"
+                                  : kind == kT5 || kind == kSiglip ? "spiece.model"
+                                                                   : "tokenizer.model";
+  Require(kind == kUnstated || kind == kBackend || file == wanted || file == "tokenizer.model",
+          "{}: {} reads {}; rename the file, or correct tokenizer_class", where, StatedClass(settings), wanted);
+  SentencePieceModel model = ParseSentencePiece(bytes, where);
+  if (kind == kUnstated || kind == kBackend) return MakeBackend(std::move(model), settings, where);
+  if (kind == kSiglip) return MakeSiglip(model, settings, where);
+  return MakeTokenizer(VocabularyOf(model, kind, settings, where), kind, settings, /*has_json=*/false,
+                       AddedPieces(model, /*user_defined=*/true), where);
 }
 
 }  // namespace qkv::text

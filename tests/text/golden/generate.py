@@ -6,7 +6,7 @@ texts.json has texts as hexadecimal UTF-8, and bytes that are none. Each folder 
 the ids of each text by the original library. Those of MORE have more.json too: further texts with their ids, and these
 decoded without special tokens and with them. The texts that vocabularies are trained on are the documentation of this
 project and the sentences below. trained/tokenizer.json is learned by PyPI's BpeTrainer from texts.json.
-With names only these are made, for texts.json as it is.
+settings.json is made by `tools/tokenizer_settings.py --golden`. With names only these are made, for texts.json as it is.
 """
 import json
 import random

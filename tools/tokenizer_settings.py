@@ -1,0 +1,281 @@
+"""Settings beside a tokenizer's files, and what AutoTokenizer of transformers 5 makes of them.
+
+    python tools/tokenizer_settings.py [--qkv PROGRAM] [--golden FILE] [--show] [PATTERN...]
+
+For each kind of tokenizer (small vocabularies of tests/text/golden) and each setting: its neutral value, another valid
+one and a wrong type. The ids of `qkv tokenize` are compared with the original's: equal, or refused with an error that
+names the setting. Prints the counts; exits 1 if any differs silently. --golden writes a part of the cases, with decoded,
+cut and padded texts, for tests/text/settings_test.cc.
+"""
+import argparse
+import fnmatch
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "critical"
+os.environ["HF_HUB_OFFLINE"] = "1"
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN = ROOT / "tests/text/golden"
+TEXTS = ["Hello  World, the Café \u732b\u72ac.", " a photo of <new> two<im> x", "A</s> <s>b [MASK] <mask>  c <pad>[SEP]d",
+         "<|endoftext|>a <|im_start|> b<unk> [UNK]", "it 's n't , a <NEW> test . <image> xnewx new <extra_id_3>", ""]
+LENGTH = 6
+
+# kind: (folder of the golden vocabularies, its files, tokenizer_class, may be in the goldens)
+KINDS = {
+    "bert_json": ("bert", ["tokenizer.json"], "BertTokenizer"),
+    "bert_txt": ("bert_slow", ["vocab.txt"], "BertTokenizer"),
+    "cased_json": ("bert_cased", ["tokenizer.json"], "DistilBertTokenizerFast"),
+    "convbert_json": ("bert_cased", ["tokenizer.json"], "ConvBertTokenizer"),
+    "mpnet_json": ("bert", ["tokenizer.json"], "MPNetTokenizer"),
+    "mpnet_txt": ("bert_slow", ["vocab.txt"], "MPNetTokenizer"),
+    "roberta_json": ("roberta", ["tokenizer.json"], "RobertaTokenizerFast"),
+    "roberta_files": ("roberta_slow", ["vocab.json", "merges.txt"], "RobertaTokenizer"),
+    "bart_files": ("roberta_slow", ["vocab.json", "merges.txt"], "BartTokenizer"),
+    "gpt2_json": ("gpt2", ["tokenizer.json"], "GPT2Tokenizer"),
+    "gpt2_files": ("roberta_slow", ["vocab.json", "merges.txt"], "GPT2Tokenizer"),
+    "clip_json": ("clip", ["tokenizer.json"], "CLIPTokenizer"),
+    "clip_files": ("clip_slow", ["vocab.json", "merges.txt"], "CLIPTokenizer"),
+    "qwen2_json": ("qwen2", ["tokenizer.json"], "Qwen2Tokenizer"),
+    "qwen2_files": ("qwen2_slow", ["vocab.json", "merges.txt"], "Qwen2Tokenizer"),
+    "llama_json": ("llama_json", ["tokenizer.json"], "LlamaTokenizerFast"),
+    "llama_model": ("llama2", ["tokenizer.model"], "LlamaTokenizer"),
+    "gemma_json": ("gemma_json", ["tokenizer.json"], "GemmaTokenizer"),
+    "gemma_model": ("gemma", ["tokenizer.model"], "GemmaTokenizer"),
+    "siglip2_json": ("gemma_json", ["tokenizer.json"], "Siglip2Tokenizer"),
+    "siglip2_model": ("gemma", ["tokenizer.model"], "Siglip2Tokenizer"),
+    "t5_json": ("t5_json", ["tokenizer.json"], "T5Tokenizer"),
+    "t5_model": ("t5_slow", ["spiece.model"], "T5Tokenizer"),
+    "xlm_json": ("t5_json", ["tokenizer.json"], "XLMRobertaTokenizer"),
+    "xlm_model": ("xlm_slow", ["sentencepiece.bpe.model"], "XLMRobertaTokenizer"),
+    "siglip_model": ("siglip", ["spiece.model"], "SiglipTokenizer"),
+    "marian": ("marian", ["source.spm", "target.spm", "vocab.json"], "MarianTokenizer"),
+    "backend_json": ("llama3", ["tokenizer.json"], "PreTrainedTokenizerFast"),
+    "unigram_json": ("unigram_bytes", ["tokenizer.model"], "TokenizersBackend"),
+    "backend_model": ("llama2", ["tokenizer.model"], "TokenizersBackend"),
+    "byte_llama": ("llama3", ["tokenizer.json"], "LlamaTokenizerFast"),
+}
+
+
+def added(content, kind=True, **flags):
+    return {**({"__type": "AddedToken"} if kind else {}), "content": content, "lstrip": False, "rstrip": False,
+            "normalized": False, "single_word": False, **flags}
+
+
+def flag(*values):
+    return [json.loads(v) for v in values]
+
+
+# key of tokenizer_config.json: values; the last is of a wrong type.
+SETTINGS = {
+    "do_lower_case": [True, False, None, "yes"],
+    "strip_accents": [None, True, False, "yes"],
+    "tokenize_chinese_chars": [True, False, 1],
+    "add_prefix_space": [False, True, None, "yes"],
+    "add_bos_token": [False, True, None, "yes"],
+    "add_eos_token": [False, True, "yes"],
+    "legacy": [False, True, None, "yes"],
+    "clean_up_tokenization_spaces": [False, True, "yes"],
+    "split_special_tokens": [False, True],
+    "truncation_side": ["right", "left", "middle", 3],
+    "padding_side": ["right", "left", "middle", 3],
+    "model_max_length": [1000000000000000019884624838656, 4, None, "4"],
+    "max_len": [4],
+    "additional_special_tokens": [[], ["<new>", "<im>"], [added("<new>", lstrip=True, special=True)], None,
+                                  [added("<new>", normalized=True)], "<new>", [5]],
+    "extra_special_tokens": [[], ["<new>", "<im>"], {"b_token": "<new>", "a_token": "<im>"}, {},
+                             [added("<new>", rstrip=True, special=True), "<new>"], 5],
+    "image_token": ["<image>", added("<image>", lstrip=True), 5],
+    "extra_ids": [100, 0, 10, "x"],
+    "sp_model_kwargs": [{}, {"enable_sampling": True, "nbest_size": -1, "alpha": 0.1}],
+    "init_inputs": [[]],
+    "fast_tokenizer_files": [["tokenizer.json"]],
+    "fix_mistral_regex": [False],
+    "errors": ["replace", "strict"],
+    "trim_offsets": [True, False],
+    "do_basic_tokenize": [True, False],
+    "never_split": [None, ["photo"]],
+    "spaces_between_special_tokens": [False, True],
+    "use_default_system_prompt": [False, True],
+    "keep_accents": [True, False],
+    "tokenizer_file": ["elsewhere.json"],
+}
+for key in ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]:
+    SETTINGS[key] = ["<new>", None, added("<new>", lstrip=True, rstrip=True), added("a", normalized=True), 5]
+
+DECODER = {"900": added("<new>", False, special=True), "901": added("<im>", False, lstrip=True, rstrip=True)}
+# name: files beside, whose tokenizer_config.json joins the class.
+FILES = {
+    "decoder": {"tokenizer_config.json": {"added_tokens_decoder": DECODER}},
+    "decoder_normalized": {"tokenizer_config.json": {"added_tokens_decoder": {
+        "900": added("<NEW>", False, normalized=True), "905": added("new", False, single_word=True)}}},
+    "decoder_and_extra": {"tokenizer_config.json": {"added_tokens_decoder": DECODER, "additional_special_tokens": [
+        "<im>", "<image>"], "pad_token": "<pad2>", "eos_token": "<im>"}},
+    "decoder_counts_alone": {"tokenizer_config.json": {"added_tokens_decoder": DECODER},
+                             "special_tokens_map.json": {"additional_special_tokens": ["<image>"], "pad_token": "<im>"},
+                             "added_tokens.json": {"test": 950}},
+    "decoder_empty": {"tokenizer_config.json": {"added_tokens_decoder": {}}},
+    "decoder_wrong": {"tokenizer_config.json": {"added_tokens_decoder": {"900": "<new>"}}},
+    "decoder_no_ids": {"tokenizer_config.json": {"added_tokens_decoder": {"x": added("<new>", False)}}},
+    "added": {"added_tokens.json": {"<new>": 900, "<im>": 901}},
+    "added_named": {"added_tokens.json": {"<new>": 901, "<im>": 900}, "tokenizer_config.json": {"mask_token": "<new>"}},
+    "added_wrong": {"added_tokens.json": {"<new>": "x"}},
+    "map": {"special_tokens_map.json": {"additional_special_tokens": ["<new>", "<im>"], "mask_token": "<image>"}},
+    "map_flags": {"special_tokens_map.json": {"mask_token": added("<mask>", False, lstrip=True),
+                                              "pad_token": added("<new>", False, normalized=True)}},
+    "map_over_config": {"tokenizer_config.json": {"pad_token": "<image>", "additional_special_tokens": ["<new>"]},
+                        "special_tokens_map.json": {"pad_token": "<im>", "additional_special_tokens": ["test"]}},
+    "map_null": {"tokenizer_config.json": {"pad_token": "<image>"}, "special_tokens_map.json": {"pad_token": None}},
+    "map_extra": {"tokenizer_config.json": {"extra_special_tokens": ["<new>"]},
+                  "special_tokens_map.json": {"extra_special_tokens": ["<new>", "<im>"], "image_token": "<image>"}},
+    "bos_and_eos": {"tokenizer_config.json": {"add_bos_token": True, "add_eos_token": True, "bos_token": "<new>",
+                                              "eos_token": "<im>"}},
+    "prefix_and_legacy": {"tokenizer_config.json": {"add_prefix_space": False, "legacy": True}},
+    "prefix_legacy": {"tokenizer_config.json": {"add_prefix_space": True, "legacy": True, "additional_special_tokens": [
+        "<new>"]}},
+    "clean_bpe": {"tokenizer_config.json": {
+        "clean_up_tokenization_spaces": True,
+        "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True}},
+    "cased": {"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}},
+}
+MODEL_TYPES = ["bert", "distilbert", "roberta", "gpt2", "clip", "qwen2", "qwen3", "llama", "mistral", "gemma", "siglip",
+               "siglip2", "t5", "xlm-roberta", "marian", "mpnet", "vit", "modernbert"]
+
+
+# What the goldens have: of all kinds the neutral settings and some others, of some kinds all that is refused.
+GOLDEN_ANSWERS = ["errors:0", "do_lower_case:1", "add_prefix_space:0", "add_prefix_space:1", "prefix_legacy", "bos_and_eos",
+                  "truncation_side:1", "padding_side:1", "extra_special_tokens:2", "decoder_and_extra",
+                  "decoder_normalized", "map_over_config", "type:siglip2:True", "type:qwen2:True",
+                  "type:mistral:True"]
+GOLDEN_REFUSALS = ["bert_json", "t5_model", "backend_model"]
+
+
+def cases():
+    """name, folder of the vocabulary, its files, files beside, the setting that an error has to name."""
+    for kind, (folder, files, name) in KINDS.items():
+        def case(label, beside, keys, stated=True):
+            config = {**({"tokenizer_class": name} if stated else {}), **beside.get("tokenizer_config.json", {})}
+            return (f"{kind}:{label}", folder, files, {**beside, "tokenizer_config.json": config}, keys)
+        for key, values in SETTINGS.items():
+            for i, value in enumerate(values):
+                yield case(f"{key}:{i}", {"tokenizer_config.json": {key: value}}, [key])
+        for label, beside in FILES.items():
+            yield case(label, beside, [k for b in beside.values() for k in b] + list(beside))
+        for model_type in MODEL_TYPES:
+            for stated in (True, False):
+                yield case(f"type:{model_type}:{stated}", {"config.json": {"model_type": model_type}},
+                           ["tokenizer_class", name, model_type], stated)
+
+
+def make(folder, base, files, beside):
+    folder.mkdir(parents=True)
+    for file in files:
+        shutil.copy(GOLDEN / base / file, folder / file)
+    for file, content in beside.items():
+        (folder / file).write_text(json.dumps(content))
+
+
+def original(folder):
+    """What AutoTokenizer gives, or its error."""
+    from transformers import AutoTokenizer
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        answer = {"ids": [list(map(int, tokenizer(text)["input_ids"])) for text in TEXTS]}
+    except Exception as error:  # noqa: BLE001
+        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+    try:
+        # Ids above the vocabulary's have no token in some of its classes.
+        answer["decoded"] = [tokenizer.decode(ids, skip_special_tokens=True) for ids in answer["ids"]]
+        answer["cut"] = [list(map(int, tokenizer(text, truncation=True, max_length=LENGTH)["input_ids"]))
+                         for text in TEXTS]
+        answer["padded"] = (None if tokenizer.pad_token_id is None else
+                            [list(map(int, row)) for row in tokenizer(TEXTS, padding=True)["input_ids"]])
+    except Exception as error:  # noqa: BLE001
+        answer["decode_error"] = f"{type(error).__name__}: {str(error)[:200]}"
+    return answer
+
+
+def ours(program, folder, work):
+    path = work / "texts"
+    path.write_bytes(b"".join(text.encode() + b"\0" for text in TEXTS))
+    done = subprocess.run([*program, "tokenize", "-m", str(folder), "--null", str(path)], capture_output=True)
+    if done.returncode != 0:
+        return {"error": done.stderr.decode().strip()}
+    return {"ids": [[int(i) for i in row.split()] for row in done.stdout.decode().split("\n")[:-1]]}
+
+
+def verdict(wanted, got, keys):
+    if "error" in got:
+        if any(key in got["error"] for key in keys) and any(file in got["error"] for file in ("token", "vocab")):
+            return "refused"
+        return "both fail" if "error" in wanted else "refused without a name"
+    if "error" in wanted:
+        return "original fails"
+    return "equal" if wanted["ids"] == got["ids"] else "DIFFERENT"
+
+
+def write_golden(path, rows):
+    answers, index, out = [], {}, []
+    for (name, base, files, beside, keys), wanted, word in rows:
+        kind, label = name.split(":", 1)
+        if not (word == "equal" and label in GOLDEN_ANSWERS or word == "refused" and kind in GOLDEN_REFUSALS):
+            continue
+        # As text: the order of keys counts.
+        entry = {"name": name, "base": base, "files": files,
+                 "beside": {file: json.dumps(content, ensure_ascii=False) for file, content in beside.items()}}
+        if "side" not in label and label != GOLDEN_ANSWERS[0]:
+            wanted = {key: value for key, value in wanted.items() if key not in ("cut", "padded")}
+        if word == "refused":
+            entry["names"] = keys
+        elif word == "equal" and "decode_error" not in wanted:
+            key = json.dumps(wanted)
+            if key not in index:
+                index[key] = len(answers)
+                answers.append(wanted)
+            entry["answer"] = index[key]
+        else:
+            continue
+        out.append(entry)
+    dump = lambda values: ",\n".join(json.dumps(v, ensure_ascii=False, separators=(",", ":")) for v in values)  # noqa: E731
+    path.write_text(f'{{"texts": {json.dumps(TEXTS)}, "length": {LENGTH},\n"answers": [\n{dump(answers)}],\n'
+                    f'"cases": [\n{dump(out)}]}}\n')
+    print(f"{path}: {len(out)} cases, {len(answers)} answers, {path.stat().st_size} bytes")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--qkv", default=str(ROOT / "build/release/qkv"))
+    parser.add_argument("--golden", type=Path)
+    parser.add_argument("--show", action="store_true")
+    parser.add_argument("patterns", nargs="*", default=["*"])
+    args = parser.parse_args()
+    counts, rows = Counter(), []
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        for i, case in enumerate(cases()):
+            name, base, files, beside, keys = case
+            if not any(fnmatch.fnmatch(name, pattern) for pattern in args.patterns):
+                continue
+            folder = work / str(i)
+            make(folder, base, files, beside)
+            wanted, got = original(folder), ours(args.qkv.split(), folder, work)
+            word = verdict(wanted, got, keys)
+            counts[word] += 1
+            rows.append((case, wanted, word))
+            if word in ("DIFFERENT", "refused without a name") or args.show and word != "equal":
+                print(f"{name}: {word}\n  original {wanted.get('error', wanted.get('ids'))}\n"
+                      f"  qkv      {got.get('error', got.get('ids'))}", flush=True)
+            shutil.rmtree(folder)
+    if args.golden:
+        write_golden(args.golden, rows)
+    print(f"{sum(counts.values())} comparisons: " + ", ".join(f"{n} {word}" for word, n in counts.most_common()))
+    return 1 if counts["DIFFERENT"] or counts["refused without a name"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
