@@ -116,11 +116,11 @@ Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note&
 }
 
 void RequireIdsWithin(const text::Tokenizer& tokenizer, int64_t vocabulary, const std::string& source) {
-  Require(tokenizer.max_id() < vocabulary,
+  Require(tokenizer.max_stated_id() < vocabulary,
           "{}: the tokenizer gives the token \"{}\" the id {}, and the model's vocabulary ends at {}; it belongs to "
           "another "
           "model, or its files add tokens that the model has no row for",
-          source, tokenizer.TokenOf(tokenizer.max_id()).value_or(""), tokenizer.max_id(), vocabulary - 1);
+          source, tokenizer.TokenOf(tokenizer.max_stated_id()).value_or(""), tokenizer.max_stated_id(), vocabulary - 1);
 }
 
 std::vector<std::string> ReadTexts(const fs::path& file) {

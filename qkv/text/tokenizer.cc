@@ -375,6 +375,14 @@ int32_t Tokenizer::max_id() const {
   return std::max(state_->parts.model->vocabulary().max_id(), state_->parts.max_added_id);
 }
 
+int32_t Tokenizer::max_stated_id() const {
+  int32_t id = state_->parts.model->vocabulary().max_id();
+  for (const AddedToken& token : state_->parts.added) {
+    if (!state_->parts.class_ids.contains(token.id)) id = std::max(id, token.id);
+  }
+  return id;
+}
+
 const SpecialIds& Tokenizer::special() const { return state_->parts.special; }
 
 std::optional<int64_t> Tokenizer::model_max_length() const { return state_->parts.model_max_length; }

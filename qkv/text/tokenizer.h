@@ -84,6 +84,8 @@ class Tokenizer {
   int64_t size() const;
   /// The highest id: a model's table of embeddings needs one row more.
   int32_t max_id() const;
+  /// The same without tokens that the tokenizer's class adds and no file states: models may lack rows for these.
+  int32_t max_stated_id() const;
   const SpecialIds& special() const;
   /// True for what Decode leaves out: special tokens.
   bool IsHidden(int32_t id) const;

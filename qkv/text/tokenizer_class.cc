@@ -318,7 +318,7 @@ std::vector<StatedToken> ExtraTokens(TokenizerKind kind, const TokenizerSettings
           "{}: extra_ids is {}, and additional_special_tokens has {} of them; expected as many", settings.where, count,
           stated);
   for (int64_t i = 0; i < count && stated == 0; ++i) {
-    tokens.push_back({.token = {.content = fmt::format("<extra_id_{}>", i), .special = true}});
+    tokens.push_back({.token = {.content = fmt::format("<extra_id_{}>", i), .special = true}, .by_class = true});
   }
   return settings.extra ? *settings.extra : tokens;
 }

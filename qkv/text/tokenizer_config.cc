@@ -55,7 +55,7 @@ std::vector<StatedToken> SpecialTokens(const TokenizerSettings& settings, std::s
   for (size_t i = 0; i < kNamedTokens.size(); ++i) {
     if (settings.named[i].token) tokens.push_back(*settings.named[i].token);
     if (settings.named[i].stated || otherwise[i].empty()) continue;
-    tokens.push_back({.token = {.content = std::string(otherwise[i]), .special = true}});
+    tokens.push_back({.token = {.content = std::string(otherwise[i]), .special = true}, .by_class = true});
   }
   for (const auto& [key, token] : settings.other_named) tokens.push_back(token);
   for (const StatedToken& token : tokens) names->insert(token.token.content);
@@ -88,7 +88,9 @@ void AddConfiguredTokens(const TokenizerSettings& settings, std::span<const std:
   }
   for (StatedToken& token : tokens) {
     token.token.special = token.token.special || names.contains(token.token.content);
+    const int32_t before = parts->max_added_id;
     AddToken(std::move(token.token), parts);
+    if (token.by_class && parts->max_added_id > before) parts->class_ids.insert(parts->max_added_id);
   }
 }
 

@@ -54,6 +54,7 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   std::unordered_map<std::string, size_t> added_index;  // by content
   int32_t max_added_id = -1;
+  std::unordered_set<int32_t> class_ids;             // new ones of tokens that a class has and no file states
   std::unordered_set<int32_t> hidden;                // ids that Decode leaves out with the special tokens
   std::vector<std::vector<TemplateItem>> templates;  // applied one after the other
   std::vector<Decoder> decoders;                     // empty: tokens are joined by spaces

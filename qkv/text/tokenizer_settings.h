@@ -81,6 +81,7 @@ inline constexpr NeutralKey kNeutralTokenizerKeys[] = {
 struct StatedToken {
   AddedToken token;  // of a text alone: special, found in the text as it is
   bool flags = false;
+  bool by_class = false;  // no file states it
 
   bool operator==(const StatedToken&) const = default;
 };
