@@ -69,8 +69,8 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   const fs::path found = FindModel(path);
   model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
   NotifyAssumptions(checkpoint, note);
-  text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found));
   const model::TextDescription& d = checkpoint.description;
+  text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found), d.sentence.lower_case);
   RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());
   text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
   if (!name.empty()) checkpoint.source = name;

@@ -50,8 +50,8 @@ class Tokenizer {
   /// vocab.txt, or else spiece.model or tokenizer.model; tokenizer_config.json, special_tokens_map.json,
   /// added_tokens.json and the class in config.json count too if they are there (tokenizer_class.h has the rule). Or
   /// one of these files alone. Throws Error if there is none, or if it needs what is not supported, which the error
-  /// names.
-  static Tokenizer Open(const std::filesystem::path& path);
+  /// names. lower_case: texts become lower-case before all other steps.
+  static Tokenizer Open(const std::filesystem::path& path, bool lower_case = false);
   /// The tokenizer of what the model writes: Marian's encodes by target.spm, and has ids of its own if separate_vocabs
   /// is set. All others have one for both sides, which Open gives too.
   static Tokenizer OpenTarget(const std::filesystem::path& path);
@@ -98,7 +98,6 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(TokenizerParts parts);
-  static Tokenizer OpenSide(const std::filesystem::path& path, bool target);
   friend class StreamingDecoder;
   // True if the end of decoded text may become another one when tokens follow.
   bool MayChange(std::string_view text) const;

@@ -4,6 +4,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/text/normalizers.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
@@ -159,19 +160,27 @@ std::optional<TokenizerParts> OpenOlder(const Files& files, bool target) {
 
 }  // namespace
 
-Tokenizer Tokenizer::Open(const fs::path& path) { return OpenSide(path, /*target=*/false); }
+namespace {
 
-Tokenizer Tokenizer::OpenTarget(const fs::path& path) { return OpenSide(path, /*target=*/true); }
-
-Tokenizer Tokenizer::OpenSide(const fs::path& path, bool target) {
+TokenizerParts OpenSide(const fs::path& path, bool target) {
   const Files files{path, fs::is_directory(path)};
-  if (const auto json = files.Find("tokenizer.json")) return Tokenizer(OpenJson(files, *json, target));
-  if (std::optional<TokenizerParts> parts = OpenOlder(files, target)) return Tokenizer(std::move(*parts));
+  if (const auto json = files.Find("tokenizer.json")) return OpenJson(files, *json, target);
+  if (std::optional<TokenizerParts> parts = OpenOlder(files, target)) return std::move(*parts);
   Require(files.is_folder || FileExists(path), "{}: no such file or folder", path.native());
   Fail(
       "{}: expected a tokenizer: tokenizer.json, vocab.json with merges.txt, vocab.txt, source.spm with vocab.json, or "
       "spiece.model or tokenizer.model",
       path.native());
 }
+
+}  // namespace
+
+Tokenizer Tokenizer::Open(const fs::path& path, bool lower_case) {
+  TokenizerParts parts = OpenSide(path, /*target=*/false);
+  if (lower_case) parts.normalizers.insert(parts.normalizers.begin(), LowerCase());
+  return Tokenizer(std::move(parts));
+}
+
+Tokenizer Tokenizer::OpenTarget(const fs::path& path) { return Tokenizer(OpenSide(path, /*target=*/true)); }
 
 }  // namespace qkv::text

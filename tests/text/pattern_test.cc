@@ -25,7 +25,7 @@ Ranges RangesOf(const Regex& regex, std::string_view text) {
   return ranges;
 }
 
-std::vector<std::string> Pieces(std::string_view pattern, std::string_view text) {
+std::vector<std::string> PiecesOf(std::string_view pattern, std::string_view text) {
   std::vector<std::string> pieces;
   for (const auto& [begin, end] : RangesOf(Regex(pattern, "test"), text)) {
     pieces.emplace_back(text.substr(begin, end - begin));
@@ -49,33 +49,33 @@ TEST(Pattern, MatchesAreTheOriginals) {
 }
 
 TEST(Pattern, BracketsAreSets) {
-  EXPECT_EQ(Pieces("[a-z&&[^aeiou]&&[^x]]+", "abcxyz"), (List{"bc", "yz"}));
-  EXPECT_EQ(Pieces("[^a-c&&b-d]", "abcd"), (List{"a", "d"}));
-  EXPECT_EQ(Pieces("[[^a]b]+", "abc"), (List{"bc"}));
-  EXPECT_EQ(Pieces("[a&&]", "a&"), List{});
-  EXPECT_EQ(Pieces("[]a]+", "]a["), (List{"]a"}));
-  EXPECT_EQ(Pieces("[\\W_]+", "a_-\u00b2b"), (List{"_-\u00b2"}));    // within brackets ² is no part of a word
-  EXPECT_EQ(Pieces("\\w+", "a_-\u00b2b"), (List{"a_", "\u00b2b"}));  // and outside it is
-  EXPECT_EQ(Pieces("[[:^alpha:]]", "a1"), (List{"1"}));
-  EXPECT_EQ(Pieces("[^[:alnum:]]+", "a1 -\u24d0"), (List{" -"}));  // ⓐ is alphabetic
-  EXPECT_EQ(Pieces("[[:a]]+", "a:"), (List{"a:"}));
+  EXPECT_EQ(PiecesOf("[a-z&&[^aeiou]&&[^x]]+", "abcxyz"), (List{"bc", "yz"}));
+  EXPECT_EQ(PiecesOf("[^a-c&&b-d]", "abcd"), (List{"a", "d"}));
+  EXPECT_EQ(PiecesOf("[[^a]b]+", "abc"), (List{"bc"}));
+  EXPECT_EQ(PiecesOf("[a&&]", "a&"), List{});
+  EXPECT_EQ(PiecesOf("[]a]+", "]a["), (List{"]a"}));
+  EXPECT_EQ(PiecesOf("[\\W_]+", "a_-\u00b2b"), (List{"_-\u00b2"}));    // within brackets ² is no part of a word
+  EXPECT_EQ(PiecesOf("\\w+", "a_-\u00b2b"), (List{"a_", "\u00b2b"}));  // and outside it is
+  EXPECT_EQ(PiecesOf("[[:^alpha:]]", "a1"), (List{"1"}));
+  EXPECT_EQ(PiecesOf("[^[:alnum:]]+", "a1 -\u24d0"), (List{" -"}));  // ⓐ is alphabetic
+  EXPECT_EQ(PiecesOf("[[:a]]+", "a:"), (List{"a:"}));
 }
 
 TEST(Pattern, LinesEscapesAndRepeats) {
-  EXPECT_EQ(Pieces("^a|c$", "a\nac\nc"), (List{"a", "a", "c", "c"}));
-  EXPECT_EQ(Pieces(".+", "a\rb\nc"), (List{"a\rb", "c"}));
-  EXPECT_EQ(Pieces("(?m:.)+", "a\nb"), (List{"a\nb"}));
-  EXPECT_EQ(Pieces("\\h+", "ag \t9"), (List{"a", "9"}));
-  EXPECT_EQ(Pieces("a{,2}", "aaa"), (List{"aa", "a"}));
-  EXPECT_EQ(Pieces("a{2}+b", "aaaab"), (List{"aaaab"}));  // no possessive interval
-  EXPECT_EQ(Pieces("a{2}?", "aaa"), (List{"aa"}));        // {2}, or nothing
-  EXPECT_EQ(Pieces("a{x}", "a{x}"), (List{"a{x}"}));
-  EXPECT_EQ(Pieces("\\b.", "a\u0301b c"), (List{"a", " ", "c"}));  // marks are parts of words
-  EXPECT_EQ(Pieces("a(?i)b|c", "aB AB C"), (List{"aB"})) << "the option holds for both alternatives, behind a";
-  EXPECT_EQ(Pieces("(?<x>a|b)(c)?\\k<x>", "aca bb ab"), (List{"aca", "bb"}));
-  EXPECT_EQ(Pieces("(?x) a b # c", "ab"), (List{"ab"}));
+  EXPECT_EQ(PiecesOf("^a|c$", "a\nac\nc"), (List{"a", "a", "c", "c"}));
+  EXPECT_EQ(PiecesOf(".+", "a\rb\nc"), (List{"a\rb", "c"}));
+  EXPECT_EQ(PiecesOf("(?m:.)+", "a\nb"), (List{"a\nb"}));
+  EXPECT_EQ(PiecesOf("\\h+", "ag \t9"), (List{"a", "9"}));
+  EXPECT_EQ(PiecesOf("a{,2}", "aaa"), (List{"aa", "a"}));
+  EXPECT_EQ(PiecesOf("a{2}+b", "aaaab"), (List{"aaaab"}));  // no possessive interval
+  EXPECT_EQ(PiecesOf("a{2}?", "aaa"), (List{"aa"}));        // {2}, or nothing
+  EXPECT_EQ(PiecesOf("a{x}", "a{x}"), (List{"a{x}"}));
+  EXPECT_EQ(PiecesOf("\\b.", "a\u0301b c"), (List{"a", " ", "c"}));  // marks are parts of words
+  EXPECT_EQ(PiecesOf("a(?i)b|c", "aB AB C"), (List{"aB"})) << "the option holds for both alternatives, behind a";
+  EXPECT_EQ(PiecesOf("(?<x>a|b)(c)?\\k<x>", "aca bb ab"), (List{"aca", "bb"}));
+  EXPECT_EQ(PiecesOf("(?x) a b # c", "ab"), (List{"ab"}));
   // A match that \K empties does not move the search on.
-  EXPECT_EQ(Pieces("ab\\K|b?c", "abc"), (List{"c"}));
+  EXPECT_EQ(PiecesOf("ab\\K|b?c", "abc"), (List{"c"}));
 }
 
 // Each names what it is, and where.
