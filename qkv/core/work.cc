@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/core/innermost_cancel.h"
 
 namespace qkv {
 namespace {
@@ -60,6 +61,10 @@ bool IsCancelled() { return internal::t_work.cancel != nullptr && internal::t_wo
 
 void CheckCancelled() {
   if (IsCancelled()) throw Cancelled();
+}
+
+std::function<bool()> InnermostCancel() {
+  return [cancel = internal::t_work.cancel] { return cancel != nullptr && cancel->cancelled(); };
 }
 
 CancelScope::CancelScope(std::function<bool()> cancelled) : state_(std::move(cancelled)), share_(&state_) {}

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <stdexcept>
 #include <thread>
@@ -79,6 +80,89 @@ TEST_F(CoresTest, GivesUpWorkThatWaits) {
   for (std::future<void>& work : works_) work.get();
   cores_.Run("digits", [&] { done = true; });
   EXPECT_TRUE(done);
+}
+
+// Work of a client that holds the only core until others have had it, in whose steps it asks as decoders do.
+class LongWork : public testing::Test {
+ protected:
+  void Begin(std::function<bool()> cancelled = {}) {
+    long_ = std::async(std::launch::async, [this, cancelled = std::move(cancelled)] {
+      const CancelScope scope(cancelled);
+      cores_.Run("photos", [&] {
+        begun_ = true;
+        while (!ends_) Spend(100);
+        order_.push_back("long");
+      });
+    });
+    while (!begun_) std::this_thread::sleep_for(1ms);
+  }
+
+  Cores cores_{1};
+  std::atomic<bool> begun_{false}, ends_{false};
+  std::vector<std::string> order_;  // written by whoever has the core
+  std::future<void> long_;
+};
+
+TEST_F(LongWork, GivesItsCoreToAnotherClientAndGoesOn) {
+  Begin();
+  for (int i = 0; i < 3; ++i) {
+    cores_.Run("digits", [&] { order_.push_back("digit"); });  // ends only if the core is given
+  }
+  ends_ = true;
+  long_.get();
+  EXPECT_EQ(order_, (std::vector<std::string>{"digit", "digit", "digit", "long"}));
+  EXPECT_EQ(cores_.waiting(), 0);
+}
+
+// What has begun holds memory: a client's next work does not begin before it.
+TEST_F(LongWork, GoesBeforeItsOwnClientsOtherWork) {
+  Begin();
+  std::vector<std::future<void>> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(std::async(std::launch::async, [&] { cores_.Run("photos", [&] { order_.push_back("photo"); }); }));
+  }
+  AwaitWaiting(cores_, 4);
+  for (int i = 0; i < 2; ++i) cores_.Run("digits", [&] { order_.push_back("digit"); });
+  ends_ = true;
+  long_.get();
+  for (std::future<void>& other : others) other.get();
+  EXPECT_EQ(order_, (std::vector<std::string>{"digit", "digit", "long", "photo", "photo", "photo", "photo"}));
+}
+
+TEST_F(LongWork, IsGivenUpWhileItWaitsForItsNextTurn) {
+  std::atomic<bool> gone{false};
+  Begin([&] { return gone.load(); });
+  cores_.Run("digits", [&] {
+    while (cores_.waiting() == 0) std::this_thread::sleep_for(1ms);
+    gone = true;
+    // Another core is not needed to end.
+    EXPECT_THROW(long_.get(), Cancelled);
+  });
+  EXPECT_TRUE(order_.empty());
+  EXPECT_EQ(cores_.waiting(), 0);
+  cores_.Run("photos", [&] { order_.push_back("next"); });
+  EXPECT_EQ(order_.size(), 1u);
+}
+
+// Callbacks of C libraries ask so, through which nothing may be thrown.
+TEST(Cores, WorkThatIsGivenUpIsToldAndNotThrownThrough) {
+  Cores cores(1);
+  std::atomic<bool> gone{false}, begun{false}, told{false};
+  auto first = std::async(std::launch::async, [&] {
+    const CancelScope scope([&] { return gone.load(); });
+    cores.Run("photos", [&] {
+      begun = true;
+      while (!IsCancelled()) std::this_thread::sleep_for(1ms);
+      told = IsCancelled();
+    });
+  });
+  while (!begun) std::this_thread::sleep_for(1ms);
+  cores.Run("digits", [&] {
+    while (cores.waiting() == 0) std::this_thread::sleep_for(1ms);
+    gone = true;
+    first.get();
+  });
+  EXPECT_TRUE(told);
 }
 
 TEST(Cores, WorkWithinWorkNeedsNoOtherCore) {
