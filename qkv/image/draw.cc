@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "qkv/core/work.h"
+#include "qkv/image/runs.h"
+
 namespace qkv::image {
 namespace {
 
@@ -14,6 +17,9 @@ constexpr double kDimmed = 0.4;
 constexpr Colour kPaper = {255, 255, 255}, kInk = {40, 40, 40};
 constexpr int64_t kGap = 4, kMargin = 10;
 constexpr int kTextSize = 15;
+
+// For Spend: of a pixel of a map, from sixteen cells.
+constexpr int64_t kStepsOfStretching = 16;
 
 // Up to four cells along an axis, with weights.
 struct Cells {
@@ -67,6 +73,7 @@ Tensor<float> Stretch(View<const float> grid, const Rect& where, int64_t height,
   for (int64_t y = 0; y < height; ++y) {
     const double at = (static_cast<double>(y) + 0.5 - where.top) / where.height;
     float* const to = stretched.view().row(y);
+    Spend(kStepsOfStretching * width);
     std::fill_n(to, width, nan);
     if (!(at >= 0 && at < 1)) continue;
     const Cells down = CellsAt(at * static_cast<double>(rows), rows, upsampling);
@@ -91,22 +98,25 @@ Image OverlayHeat(const Image& photo, View<const float> grid, const Rect& where,
   const Image grey = ToChannels(picture, 1);
   const Tensor<float> heat = Stretch(grid, where, photo.height(), photo.width(), style.upsampling);
   const double range = style.high - style.low;
-  uint8_t* to = picture.pixels.data();
-  for (int64_t i = 0; i < heat.size(); ++i, to += 3) {
-    if (std::isnan(heat[i])) {
-      for (int c = 0; c < 3; ++c) to[c] = Blend(0, to[c], kDimmed);
-      continue;
+  ForEachRun(heat.size(), [&](int64_t begin, int64_t end) {
+    uint8_t* to = picture.pixels.data() + 3 * begin;
+    for (int64_t i = begin; i < end; ++i, to += 3) {
+      if (std::isnan(heat[i])) {
+        for (int c = 0; c < 3; ++c) to[c] = Blend(0, to[c], kDimmed);
+        continue;
+      }
+      const double value = range > 0 ? (heat[i] - style.low) / range : 0;
+      const Colour colour = ColourAt(style.colours, value);
+      for (size_t c = 0; c < 3; ++c) to[c] = Blend(grey.pixels[i], colour[c], style.opacity);
     }
-    const double value = range > 0 ? (heat[i] - style.low) / range : 0;
-    const Colour colour = ColourAt(style.colours, value);
-    for (size_t c = 0; c < 3; ++c) to[c] = Blend(grey.pixels[i], colour[c], style.opacity);
-  }
+  });
   return picture;
 }
 
 void Fill(Image& image, int64_t top, int64_t left, int64_t height, int64_t width, const Colour& colour) {
   const int64_t y1 = std::min(top + height, image.height()), x1 = std::min(left + width, image.width());
   for (int64_t y = std::max<int64_t>(top, 0); y < y1; ++y) {
+    Spend(std::max<int64_t>(1, x1 - left));
     for (int64_t x = std::max<int64_t>(left, 0); x < x1; ++x)
       std::copy_n(colour.data(), 3, image.pixels.view().at(y, x));
   }
@@ -116,6 +126,7 @@ void Paste(Image& image, const Image& picture, int64_t top, int64_t left) {
   const int64_t x0 = std::max<int64_t>(left, 0), x1 = std::min(left + picture.width(), image.width());
   const int64_t y0 = std::max<int64_t>(top, 0), y1 = std::min(top + picture.height(), image.height());
   for (int64_t y = y0; y < y1 && x0 < x1; ++y) {
+    Spend(x1 - x0);
     std::copy_n(picture.pixels.view().at(y - top, x0 - left), 3 * (x1 - x0), image.pixels.view().at(y, x0));
   }
 }

@@ -1,4 +1,5 @@
-// Drawing on images: heat maps over photos, filled rectangles, text, contact sheets.
+// Drawing on images: heat maps over photos, filled rectangles, text, contact sheets. What goes over an image can be
+// given up (core/work.h).
 #pragma once
 
 #include <cstdint>

@@ -1,55 +1,42 @@
-// Uses libpng's simplified interface, which reports errors by return values instead of longjmp; for sixteen bits, where
-// that interface would write linear light, the other one. See png.cc.
+// Writes with libpng in pieces of rows, between which it can be given up. The library reports errors through a callback
+// that must not return: it jumps (longjmp) into the functions below that call the library, which hold no objects with
+// destructors.
 #include "qkv/image/encode.h"
 
 #include <png.h>
 #include <setjmp.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <vector>
 
 #include "qkv/core/file.h"
+#include "qkv/core/work.h"
+#include "qkv/image/codec.h"
 
 namespace qkv::image {
-
-std::string EncodePng(const Image& image) {
-  Require(!image.pixels.empty() && image.pixels.size() > 0, "PNG: an image without pixels");
-  png_image header{};
-  header.version = PNG_IMAGE_VERSION;
-  Require(image.width() <= INT32_MAX && image.height() <= INT32_MAX, "PNG: {} x {} pixels are too many", image.width(),
-          image.height());
-  header.width = static_cast<png_uint_32>(image.width());
-  header.height = static_cast<png_uint_32>(image.height());
-  constexpr png_uint_32 kFormats[] = {PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB, PNG_FORMAT_RGBA};
-  header.format = kFormats[image.channels() - 1];
-  std::string bytes;
-  bool written = false;
-  // The upper bound of the compressed size suffices for encoding in one pass.
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
-  bytes.resize(size);
-  written = png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) != 0;
-  if (!written) Fail("PNG: {}", header.message);
-  bytes.resize(size);
-  return bytes;
-}
-
 namespace {
 
-struct DeepWriter {
+// Filters and zlib at its usual level.
+constexpr int64_t kStepsPerByte = 8;
+// Bytes that are written between two questions whether the file is wanted: about a millisecond.
+constexpr int64_t kBytesAtATime = int64_t{1} << 15;
+
+struct PngWriter {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::string bytes;
+  Interrupt interrupt;
   char message[256] = {};
 
-  DeepWriter() = default;
-  ~DeepWriter() { png_destroy_write_struct(&png, &info); }
-  DeepWriter(const DeepWriter&) = delete;
-  DeepWriter& operator=(const DeepWriter&) = delete;
+  PngWriter() = default;
+  ~PngWriter() { png_destroy_write_struct(&png, &info); }
+  PngWriter(const PngWriter&) = delete;
+  PngWriter& operator=(const PngWriter&) = delete;
 };
 
 [[noreturn]] void OnWriteError(png_structp png, png_const_charp message) {
-  auto* writer = static_cast<DeepWriter*>(png_get_error_ptr(png));
+  auto* writer = static_cast<PngWriter*>(png_get_error_ptr(png));
   snprintf(writer->message, sizeof writer->message, "%s", message);
   png_longjmp(png, 1);
 }
@@ -57,41 +44,95 @@ struct DeepWriter {
 void OnWriteWarning(png_structp, png_const_charp) {}
 
 void AppendBytes(png_structp png, png_bytep data, size_t length) {
-  static_cast<DeepWriter*>(png_get_io_ptr(png))->bytes.append(reinterpret_cast<const char*>(data), length);
+  auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
+  if (!writer->interrupt.Spend(kStepsPerByte * static_cast<int64_t>(length))) png_error(png, "given up");
+  writer->bytes.append(reinterpret_cast<const char*>(data), length);
 }
 
-// Holds no object with a destructor: libpng jumps into it.
-bool WriteDeepRows(DeepWriter& writer, png_uint_32 width, png_uint_32 height, png_bytepp rows) {
+// The size and kind of a picture, whose rows are of `stride` bytes.
+struct Layout {
+  png_uint_32 height = 0, width = 0;
+  int channels = 1, depth = 8;
+
+  int64_t stride() const { return int64_t{width} * channels * (depth / 8); }
+};
+
+bool WriteHeader(PngWriter& writer, const Layout& layout) {
   if (setjmp(png_jmpbuf(writer.png)) != 0) return false;
   png_set_write_fn(writer.png, &writer, AppendBytes, nullptr);
   png_set_user_limits(writer.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-  png_set_IHDR(writer.png, writer.info, width, height, 16, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
-               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  constexpr int kColours[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGBA};
+  png_set_IHDR(writer.png, writer.info, layout.width, layout.height, layout.depth, kColours[layout.channels - 1],
+               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  // Sixteen bits are numbers and no light.
+  if (layout.depth == 8) png_set_sRGB(writer.png, writer.info, PNG_sRGB_INTENT_PERCEPTUAL);
   png_write_info(writer.png, writer.info);
-  if constexpr (std::endian::native == std::endian::little) png_set_swap(writer.png);
-  png_write_image(writer.png, rows);
+  if (layout.depth == 16 && std::endian::native == std::endian::little) png_set_swap(writer.png);
+  return true;
+}
+
+bool WriteRows(PngWriter& writer, const uint8_t* first, int64_t stride, int64_t rows) {
+  if (setjmp(png_jmpbuf(writer.png)) != 0) return false;
+  for (int64_t y = 0; y < rows; ++y) png_write_row(writer.png, first + y * stride);
+  return true;
+}
+
+bool WriteEnd(PngWriter& writer) {
+  if (setjmp(png_jmpbuf(writer.png)) != 0) return false;
   png_write_end(writer.png, writer.info);
   return true;
 }
 
+std::string Encode(const Layout& layout, const uint8_t* samples) {
+  PngWriter writer;
+  writer.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, OnWriteError, OnWriteWarning);
+  writer.info = writer.png ? png_create_info_struct(writer.png) : nullptr;
+  Require(writer.info != nullptr, "PNG: no memory");
+  const auto check = [&](bool written) {
+    writer.interrupt.Rethrow();
+    Require(written, "PNG: {}", writer.message);
+  };
+  // Address space alone until it is written to; growing would hold the bytes twice.
+  const int64_t stride = layout.stride();
+  writer.bytes.reserve(static_cast<size_t>(PngBytes(layout.height, stride) - 4 * stride));
+  check(WriteHeader(writer, layout));
+  const int64_t together = std::max<int64_t>(1, kBytesAtATime / stride);
+  for (int64_t y = 0; y < layout.height; y += together) {
+    const int64_t rows = std::min(together, layout.height - y);
+    Spend(kStepsPerByte * rows * stride);
+    check(WriteRows(writer, samples + y * stride, stride, rows));
+  }
+  check(WriteEnd(writer));
+  writer.bytes.shrink_to_fit();
+  return std::move(writer.bytes);
+}
+
 }  // namespace
+
+int64_t PngBytes(int64_t height, int64_t stride) {
+  // zlib's bound for any bytes, with the headers of chunks of 8 KiB; and libpng's rows, to try the filters on.
+  const int64_t raw = height * (stride + 1);
+  return raw + (raw >> 8) + 4 * stride + kFixedBytes;
+}
+
+std::string EncodePng(const Image& image) {
+  Require(!image.pixels.empty() && image.pixels.size() > 0, "PNG: an image without pixels");
+  Require(image.width() <= INT32_MAX && image.height() <= INT32_MAX, "PNG: {} x {} pixels are too many", image.width(),
+          image.height());
+  return Encode({.height = static_cast<png_uint_32>(image.height()),
+                 .width = static_cast<png_uint_32>(image.width()),
+                 .channels = static_cast<int>(image.channels())},
+                image.pixels.data());
+}
 
 std::string EncodeDeepPng(View<const uint16_t> grey) {
   Require(grey.rank() == 2 && grey.size() > 0 && grey.dense() && grey.dim(0) <= INT32_MAX && grey.dim(1) <= INT32_MAX,
           "PNG: expected grey values [height, width], got {}", grey.shape());
-  std::vector<png_bytep> rows;
-  // libpng does not write to the rows, though their type says so.
-  for (int64_t y = 0; y < grey.dim(0); ++y) {
-    rows.push_back(reinterpret_cast<png_bytep>(const_cast<uint16_t*>(grey.row(y))));
-  }
-  DeepWriter writer;
-  writer.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &writer, OnWriteError, OnWriteWarning);
-  writer.info = writer.png ? png_create_info_struct(writer.png) : nullptr;
-  Require(writer.info != nullptr, "PNG: no memory");
-  const bool written =
-      WriteDeepRows(writer, static_cast<png_uint_32>(grey.dim(1)), static_cast<png_uint_32>(grey.dim(0)), rows.data());
-  Require(written, "PNG: {}", writer.message);
-  return std::move(writer.bytes);
+  return Encode({.height = static_cast<png_uint_32>(grey.dim(0)),
+                 .width = static_cast<png_uint_32>(grey.dim(1)),
+                 .channels = 1,
+                 .depth = 16},
+                reinterpret_cast<const uint8_t*>(grey.data()));
 }
 
 void WritePng(const std::filesystem::path& path, const Image& image) { WriteFile(path, EncodePng(image)); }

@@ -8,7 +8,10 @@
 
 namespace qkv::image {
 
-/// Encodes a PNG of eight bits per sample. Throws Error if the image has no pixels.
+/// The most bytes of a PNG with rows of `stride` bytes, which encoding takes at a time.
+int64_t PngBytes(int64_t height, int64_t stride);
+
+/// Encodes a PNG of eight bits per sample. Throws Error if the image has no pixels. Can be given up (core/work.h).
 std::string EncodePng(const Image& image);
 
 /// Encodes a PNG of one channel of sixteen bits, [height, width], dense. Throws Error likewise.

@@ -1,4 +1,4 @@
-// Loops over pixels that can be given up. Internal to qkv/image.
+// Loops over pixels that can be given up.
 #pragma once
 
 #include <algorithm>

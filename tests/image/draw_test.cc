@@ -5,8 +5,10 @@
 
 #include <cmath>
 
+#include "qkv/core/work.h"
 #include "qkv/image/encode.h"
 #include "qkv/image/preprocess.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"
 
@@ -34,6 +36,27 @@ TEST(EncodePng, GivesBackEveryByte) {
   EXPECT_THROW(EncodePng(Image{}), Error);
   const TemporaryFolder folder;
   EXPECT_THROW(WritePng(folder / "no/such/folder.png", Filled(2, 2, 3, 0)), Error);
+}
+
+// Wide, tall and square pictures: rows, and pieces of what is compressed, ask.
+TEST(EncodePng, CanBeGivenUpAnywhere) {
+  Sampler sampler(4);
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{1, 200'000}, {200'000, 1}, {500, 400}}) {
+    Image image{Tensor<uint8_t>::Uninitialised({height, width, 3})};
+    for (uint8_t& sample : image.pixels.span()) sample = static_cast<uint8_t>(sampler.rng().Next() >> 56);
+    int64_t steps = StepsDone();
+    const std::string expected = EncodePng(image);
+    steps = StepsDone() - steps;
+    EXPECT_GE(steps, image.pixels.size());
+    EXPECT_LE(std::ssize(expected), PngBytes(height, 3 * width));
+    for (const int64_t part : {0, 3, 7}) {
+      const WorkBudget budget(steps * part / 8, "draw");
+      EXPECT_NE(ErrorMessage([&] { EncodePng(image); }).find("takes more than"), std::string::npos) << part;
+    }
+    const CancelScope scope([] { return true; });
+    EXPECT_THROW(EncodePng(image), Cancelled);
+    EXPECT_THROW(OverlayHeat(image, Tensor<float>({2, 2}), {0, 0, 1, 1}, {}), Cancelled);
+  }
 }
 
 // Bilinear gives back linear functions of the position, and the bicubic kernel quadratic ones, where no border is near.
