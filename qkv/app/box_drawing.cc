@@ -11,6 +11,7 @@
 #include "qkv/app/label_plates.h"
 #include "qkv/core/error.h"
 #include "qkv/core/text.h"
+#include "qkv/core/work.h"
 #include "qkv/image/draw.h"
 
 namespace qkv::app {
@@ -101,6 +102,7 @@ class LabelPlacer {
     plate.left = std::round(std::clamp(left, 0.0, width_ - plate.width));
     cost += (std::abs(plate.top - top) + 0.2 * std::abs(plate.left - left)) / plate.height * 0.1;
     if (cost >= least_) return;
+    Spend(std::ssize(placed_) + std::ssize(drawings_));
     for (const Rect& other : placed_) cost += 2 * CommonArea(plate, other) / Area(plate);
     for (const Drawing& other : drawings_) {
       // Of another object a part; its own box is covered only if it is about as small as the label.

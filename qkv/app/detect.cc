@@ -79,12 +79,12 @@ Detector::Detector(const model::Model& model, double threshold) : model_(model),
 PhotoObjects Detector::Detect(const std::filesystem::path& file, const image::DecodeOptions& decode) {
   image::Image photo;
   ReadImage(file, decode, decoding_, photo);
-  return Detect(std::move(photo), file.native());
+  const Tensor<float> pixels = model_.Pixels(photo);
+  return Detect(std::move(photo), pixels, file.native());
 }
 
-PhotoObjects Detector::Detect(image::Image photo, const std::string& path) {
+PhotoObjects Detector::Detect(image::Image photo, const Tensor<float>& pixels, const std::string& path) {
   const model::VitConfig& c = model_.config();
-  const Tensor<float> pixels = model_.Pixels(photo);
   logits_.Reuse({1, c.detection_tokens, c.detection_classes + 1});
   boxes_.Reuse({1, c.detection_tokens, 4});
   model_.Forward(pixels, workspace_, {.detection_logits = logits_, .boxes = boxes_});
@@ -114,6 +114,10 @@ image::Image DrawObjects(const PhotoObjects& photo) {
     boxes.push_back({object.box, name, object.score, object.index});
   }
   return DrawBoxes(photo.photo, boxes);
+}
+
+double DrawingBytes(const PhotoObjects& photo) {
+  return 3 * static_cast<double>(photo.photo.height()) * static_cast<double>(photo.photo.width());
 }
 
 std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files, const Note& note) {

@@ -51,8 +51,8 @@ class Detector {
   /// Throws Error if the file cannot be read, if the pass would take more than MemoryLimit(), and if the answer is not
   /// finite. `file` may be "-": standard input.
   PhotoObjects Detect(const std::filesystem::path& file, const image::DecodeOptions& decode);
-  /// The same of a decoded photo; `path` names it.
-  PhotoObjects Detect(image::Image photo, const std::string& path);
+  /// The same of a decoded photo and its pixels by Model::Pixels; `path` names it. No work grows with the photo.
+  PhotoObjects Detect(image::Image photo, const Tensor<float>& pixels, const std::string& path);
 
  private:
   const model::Model& model_;
@@ -74,6 +74,8 @@ int DetectAll(const model::Model& model, const ImageList& images, const DetectOp
 
 /// The photo with its boxes.
 image::Image DrawObjects(const PhotoObjects& photo);
+/// Memory of that, in bytes.
+double DrawingBytes(const PhotoObjects& photo);
 
 /// The ids of photos in a file of results: the numbers that are their names ("000000000139.jpg": 139) if all are
 /// numbers and differ, else their places in the list from 1; `note` then names the first photo that is the cause.

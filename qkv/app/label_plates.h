@@ -10,6 +10,7 @@
 #include "qkv/image/colour_map.h"
 #include "qkv/image/image.h"
 #include "qkv/image/rect.h"
+#include "qkv/image/runs.h"
 
 namespace qkv::app {
 
@@ -46,14 +47,22 @@ inline void Mix(uint8_t* pixel, const image::Colour& colour, double opacity) {
   }
 }
 
-/// Calls draw(pixel, y, x) for the centres of the pixels in rows and columns [from, to), clipped to the image.
+/// Of drawing a pixel, for Spend: roots, roundings.
+inline constexpr int64_t kStepsOfMixing = 4;
+
+/// Calls draw(pixel, y, x) for the centres of the pixels in rows and columns [from, to), clipped to the image. Can be
+/// given up (core/work.h).
 template <typename F>
 void ForPixels(image::Image& image, double top, double left, double bottom, double right, const F& draw) {
   const auto limit = [](double x, int64_t size) { return std::clamp<int64_t>(std::lround(x), 0, size); };
   for (int64_t y = limit(top, image.height()); y < limit(bottom, image.height()); ++y) {
-    for (int64_t x = limit(left, image.width()); x < limit(right, image.width()); ++x) {
-      draw(image.pixels.view().at(y, x), static_cast<double>(y) + 0.5, static_cast<double>(x) + 0.5);
-    }
+    const int64_t first = limit(left, image.width());
+    image::ForEachRun(limit(right, image.width()) - first, [&](int64_t from, int64_t to) {
+      Spend(kStepsOfMixing * (to - from));
+      for (int64_t x = first + from; x < first + to; ++x) {
+        draw(image.pixels.view().at(y, x), static_cast<double>(y) + 0.5, static_cast<double>(x) + 0.5);
+      }
+    });
   }
 }
 

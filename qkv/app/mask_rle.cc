@@ -1,6 +1,8 @@
 #include "qkv/app/mask_rle.h"
 
 #include "qkv/core/error.h"
+#include "qkv/core/work.h"
+#include "qkv/image/runs.h"
 
 namespace qkv::app {
 
@@ -20,7 +22,9 @@ MaskRle EncodeMask(View<const T> values, T value, const PixelBox& box) {
   };
   for (int64_t x = box.left; x < box.right; ++x) {
     if (box.top > 0) set(x * height, false);
-    for (int64_t y = box.top; y < box.bottom; ++y) set(x * height + y, values.row(y)[x] == value);
+    image::ForEachRun(box.bottom - box.top, [&](int64_t from, int64_t to) {
+      for (int64_t y = box.top + from; y < box.top + to; ++y) set(x * height + y, values.row(y)[x] == value);
+    });
     if (box.bottom < height) set(x * height + box.bottom, false);
   }
   if (box.right < width) set(box.right * height, false);
@@ -34,6 +38,7 @@ template MaskRle EncodeMask(View<const uint8_t>, uint8_t, const PixelBox&);
 std::string CompressCounts(std::span<const int64_t> counts) {
   std::string text;
   for (size_t i = 0; i < counts.size(); ++i) {
+    Spend(1);
     int64_t x = i > 2 ? counts[i] - counts[i - 2] : counts[i];
     for (bool more = true; more;) {
       int64_t group = x & 0x1f;

@@ -16,15 +16,16 @@ class LinearAxis {
   LinearAxis() = default;
   LinearAxis(int64_t from, int64_t to);
 
+  // Of 32 bits: there is one for each pixel of a side, which may hold a hundred million.
   struct Place {
-    int64_t low = 0, high = 0;
+    int32_t low = 0, high = 0;
     float share = 0;  // of the value at `high`
   };
   const Place& operator[](int64_t i) const { return places_[static_cast<size_t>(i)]; }
   int64_t size() const { return std::ssize(places_); }
 
-  /// out[i] of a row of `from` samples, for i = 0 … out.size() − 1.
-  void Apply(const float* row, std::span<float> out) const;
+  /// Samples [begin, begin + out.size()) of the result. row: of `from` samples.
+  void Apply(const float* row, int64_t begin, std::span<float> out) const;
 
  private:
   std::vector<Place> places_;
@@ -51,8 +52,10 @@ class MaskUpsampler {
   };
   /// A row of the model's input, from a mask [mask_height, mask_width]; out: the first out.size() columns.
   void InputRow(View<const float> mask, int64_t row, Scratch& scratch, std::span<float> out) const;
-  /// A row of the photo. out: [width].
-  void PhotoRow(View<const float> mask, int64_t row, Scratch& scratch, std::span<float> out) const;
+  /// Columns [begin, begin + out.size()) of a row of the photo.
+  void PhotoRow(View<const float> mask, int64_t row, int64_t begin, Scratch& scratch, std::span<float> out) const;
+  /// Memory of one, in bytes.
+  static double Bytes(const MaskGeometry& geometry);
 
  private:
   MaskGeometry geometry_;

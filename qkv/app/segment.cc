@@ -31,6 +31,13 @@ MaskGeometry GeometryOf(const model::Model& model, const image::Image& photo, co
   return g;
 }
 
+// Of the model's input of a photo, and of the photo with the model's channels.
+int64_t InputBytes(const model::Model& model, const image::Image& photo, const Shape& input) {
+  const int64_t channels = model.preprocess().channels;
+  return input.size() * static_cast<int64_t>(sizeof(float)) +
+         (photo.channels() == channels ? 0 : photo.height() * photo.width() * channels);
+}
+
 // 16-bit or 8-bit grey.
 std::string EncodeGreyIds(View<const int32_t> ids, int32_t greatest) {
   if (greatest > 255) {
@@ -130,7 +137,7 @@ void Segmenter::Run(View<const float> pixels, int64_t i, const std::string& path
   }
 }
 
-PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path) {
+PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path, const SegmentSteps& steps) {
   const model::VitConfig& c = model_.config();
   const Shape input = model_.PixelsShape(photo);
   const MaskGeometry geometry = GeometryOf(model_, photo, input);
@@ -141,26 +148,35 @@ PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path) {
   const double of_square =
       static_cast<double>(Q) * (static_cast<double>(geometry.mask_height) * static_cast<double>(geometry.mask_width) +
                                 static_cast<double>(c.mask_classes + 1));
-  RequireMemory(sizeof(float) * static_cast<double>(count) * of_square +
-                    SegmentationBytes(rules_.task, geometry, Q, c.mask_classes),
-                fmt::format("segment: {} masks of {} squares, and the map of {} x {} pixels", Q, count, geometry.width,
-                            geometry.height));
-  classes_.Reuse({count, Q, c.mask_classes + 1});
-  masks_.Reuse({count, Q, geometry.mask_height, geometry.mask_width});
-  auto pixels = Tensor<float>::Uninitialised({1, input[0], input[1], input[2]});
+  const double of_outputs = sizeof(float) * static_cast<double>(count) * of_square;
+  const double of_map = SegmentationBytes(rules_.task, geometry, Q, c.mask_classes);
+  RequireMemory(of_outputs + of_map, fmt::format("segment: {} masks of {} squares, and the map of {} x {} pixels", Q,
+                                                 count, geometry.width, geometry.height));
+  Tensor<float> pixels;
   std::vector<MaskOutputs> outputs;
   for (int64_t i = 0; i < count; ++i) {
-    if (model_.preprocess().squares) {
-      model_.SquarePixels(photo, starts[static_cast<size_t>(i)], decoding_, pixels.view()[0]);
-    } else {
-      model_.Pixels(photo, decoding_, pixels.view()[0]);
-    }
-    Run(pixels, i, path);
+    steps.photo([&] {
+      if (i == 0) {
+        steps.reserve(static_cast<int64_t>(of_outputs) + InputBytes(model_, photo, input));
+        classes_.Reuse({count, Q, c.mask_classes + 1});
+        masks_.Reuse({count, Q, geometry.mask_height, geometry.mask_width});
+        pixels = Tensor<float>::Uninitialised({1, input[0], input[1], input[2]});
+      }
+      if (model_.preprocess().squares) {
+        model_.SquarePixels(photo, starts[static_cast<size_t>(i)], decoding_, pixels.view()[0]);
+      } else {
+        model_.Pixels(photo, decoding_, pixels.view()[0]);
+      }
+    });
+    steps.model([&] { Run(pixels, i, path); });
     outputs.push_back({classes_.view()[i], masks_.view()[i]});
   }
   PhotoSegments result{path, std::move(photo), rules_.task, {}, {}};
-  result.segmentation = rules_.task == SegmentTask::kSemantic ? FindRegions(outputs, starts, geometry)
-                                                              : FindSegments(outputs.front(), geometry, rules_);
+  steps.photo([&] {
+    steps.reserve(static_cast<int64_t>(of_map));
+    result.segmentation = rules_.task == SegmentTask::kSemantic ? FindRegions(outputs, starts, geometry)
+                                                                : FindSegments(outputs.front(), geometry, rules_);
+  });
   for (const app::Segment& segment : result.segmentation.segments) {
     const auto index = static_cast<size_t>(segment.index);
     result.labels.push_back(index < model_.labels().size() ? model_.labels()[index] : "");
@@ -186,6 +202,8 @@ image::Image DrawSegments(const PhotoSegments& photo) {
   }
   return DrawSegmentation(photo.photo, photo.segmentation, labels);
 }
+
+double DrawingBytes(const PhotoSegments& photo) { return SegmentationDrawingBytes(photo.photo); }
 
 std::string EncodeIds(const PhotoSegments& photo) {
   const Tensor<int32_t>& ids = photo.segmentation.ids;

@@ -37,6 +37,16 @@ SegmentTask DefaultTask(const model::Model& model);
 /// Classes by their names or indices: "sky,tree,17", each once. Throws Error if the model has no such class.
 std::vector<int64_t> ParseClasses(std::string_view text, const model::Model& model, std::string_view option);
 
+/// Where the work on a photo is done, for callers that share cores and memory with others: all of it in place unless
+/// given. Each may throw.
+struct SegmentSteps {
+  using Step = std::function<void(const std::function<void()>& work)>;
+  Step photo = [](const std::function<void()>& work) { work(); };  // goes over the photo's pixels
+  Step model = [](const std::function<void()>& work) { work(); };  // a pass of the model, for which it uses all cores
+  // Called within `photo` before memory is taken that grows with the photo, in bytes: its input, masks and map.
+  std::function<void(int64_t bytes)> reserve = [](int64_t) {};
+};
+
 /// Finds the segments of one photo after the other. Refers to the model.
 class Segmenter {
  public:
@@ -48,7 +58,7 @@ class Segmenter {
   /// finite. `file` may be "-": standard input.
   PhotoSegments Segment(const std::filesystem::path& file, const image::DecodeOptions& decode);
   /// The same of a decoded photo; `path` names it.
-  PhotoSegments Segment(image::Image photo, const std::string& path);
+  PhotoSegments Segment(image::Image photo, const std::string& path, const SegmentSteps& steps = {});
 
  private:
   /// Runs the model on one input. Its outputs become the i-th of classes_ and masks_.
@@ -73,6 +83,8 @@ int SegmentAll(const model::Model& model, const ImageList& images, const Segment
 
 /// The photo with its segments.
 image::Image DrawSegments(const PhotoSegments& photo);
+/// Memory of that, in bytes, the picture's own with it.
+double DrawingBytes(const PhotoSegments& photo);
 
 /// The ids as a PNG: of panoptic segments RGB, id = R + 256 G + 256² B, as COCO's; else grey, of 16 bits if one is
 /// above 255.

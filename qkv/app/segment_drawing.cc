@@ -12,6 +12,8 @@
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
+#include "qkv/image/runs.h"
 
 namespace qkv::app {
 namespace {
@@ -53,18 +55,20 @@ Tensor<float> DistancesToOthers(View<const int32_t> ids) {
     for (int64_t i = 0; i < height; ++i) {
       const int64_t y = from_y + i * step, before = y - step;
       const bool has_before = before >= 0 && before < height;
-      for (int64_t j = 0; j < width; ++j) {
-        const int64_t x = step > 0 ? j : width - 1 - j;
-        const int32_t id = ids.row(y)[x];
-        float least = step > 0 ? kFar : d.row(y)[x];
-        const auto look = [&](int64_t row, int64_t column, float length) {
-          if (column < 0 || column >= width) return;
-          least = std::min(least, ids.row(row)[column] == id ? d.row(row)[column] + length : 1.0f);
-        };
-        look(y, x - step, 1);
-        if (has_before) look(before, x - 1, kDiagonal), look(before, x, 1), look(before, x + 1, kDiagonal);
-        d.row(y)[x] = least;
-      }
+      image::ForEachRun(width, [&](int64_t begin, int64_t end) {
+        for (int64_t j = begin; j < end; ++j) {
+          const int64_t x = step > 0 ? j : width - 1 - j;
+          const int32_t id = ids.row(y)[x];
+          float least = step > 0 ? kFar : d.row(y)[x];
+          const auto look = [&](int64_t row, int64_t column, float length) {
+            if (column < 0 || column >= width) return;
+            least = std::min(least, ids.row(row)[column] == id ? d.row(row)[column] + length : 1.0f);
+          };
+          look(y, x - step, 1);
+          if (has_before) look(before, x - 1, kDiagonal), look(before, x, 1), look(before, x + 1, kDiagonal);
+          d.row(y)[x] = least;
+        }
+      });
     }
   };
   pass(0, 1);
@@ -83,12 +87,14 @@ std::vector<Centre> Centres(View<const int32_t> ids, View<const float> distances
   std::vector<Centre> centres(static_cast<size_t>(count));
   for (int64_t y = 0; y < height; ++y) {
     const auto vertical = static_cast<float>(std::min(y, height - 1 - y) + 1);
-    for (int64_t x = 0; x < width; ++x) {
-      Centre& centre = centres[static_cast<size_t>(ids.row(y)[x])];
-      const float distance =
-          std::min({distances.row(y)[x], vertical, static_cast<float>(std::min(x, width - 1 - x) + 1)});
-      if (distance > centre.distance) centre = {y, x, distance};
-    }
+    image::ForEachRun(width, [&](int64_t begin, int64_t end) {
+      for (int64_t x = begin; x < end; ++x) {
+        Centre& centre = centres[static_cast<size_t>(ids.row(y)[x])];
+        const float distance =
+            std::min({distances.row(y)[x], vertical, static_cast<float>(std::min(x, width - 1 - x) + 1)});
+        if (distance > centre.distance) centre = {y, x, distance};
+      }
+    });
   }
   return centres;
 }
@@ -98,12 +104,15 @@ void FillSegments(View<const int32_t> ids, View<const float> distances, double l
   const int64_t width = ids.dim(1);
   ParallelFor(ids.dim(0), 16, [&](int64_t begin, int64_t end) {
     for (int64_t y = begin; y < end; ++y) {
-      for (int64_t x = 0; x < width; ++x) {
-        const Colour* const colour = colour_of[static_cast<size_t>(ids.row(y)[x])];
-        if (colour == nullptr) continue;
-        const bool outline = static_cast<double>(distances.row(y)[x]) <= line;
-        Mix(picture->pixels.view().at(y, x), *colour, outline ? kOutlineOpacity : kFillOpacity);
-      }
+      image::ForEachRun(width, [&](int64_t from, int64_t to) {
+        Spend(kStepsOfMixing * (to - from));
+        for (int64_t x = from; x < to; ++x) {
+          const Colour* const colour = colour_of[static_cast<size_t>(ids.row(y)[x])];
+          if (colour == nullptr) continue;
+          const bool outline = static_cast<double>(distances.row(y)[x]) <= line;
+          Mix(picture->pixels.view().at(y, x), *colour, outline ? kOutlineOpacity : kFillOpacity);
+        }
+      });
     }
   });
 }
@@ -161,20 +170,28 @@ void DrawLabels(const Image& photo, const Segmentation& segmentation, std::span<
 
 }  // namespace
 
+double SegmentationDrawingBytes(const Image& photo) {
+  // Of the picture three bytes a pixel, of the distances four.
+  return 7 * static_cast<double>(photo.height()) * static_cast<double>(photo.width());
+}
+
 Image DrawSegmentation(const Image& photo, const Segmentation& segmentation, std::span<const SegmentLabel> labels) {
   const View<const int32_t> ids = segmentation.ids;
   Require(ids.shape() == Shape({photo.height(), photo.width()}) && labels.size() == segmentation.segments.size(),
           "draw segments: a map {} and {} labels for {} segments of {} x {} pixels", ids.shape(), labels.size(),
           segmentation.segments.size(), photo.width(), photo.height());
-  RequireMemory(8.0 * static_cast<double>(ids.size()), "draw segments: a photo and its distances");
+  RequireMemory(SegmentationDrawingBytes(photo), "draw segments: a photo and its distances");
   Image picture = image::ToChannels(photo, 3);
   const PlateSizes sizes(photo);
   const std::vector<Colour> colours = Colours(segmentation.segments);
   int64_t greatest = 0;
-  for (const int32_t id : segmentation.ids.span()) {
-    Require(id >= 0, "draw segments: id {}, expected 0 or more", id);
-    greatest = std::max<int64_t>(greatest, id);
-  }
+  image::ForEachRun(ids.size(), [&](int64_t begin, int64_t end) {
+    for (const int32_t id :
+         segmentation.ids.span().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
+      Require(id >= 0, "draw segments: id {}, expected 0 or more", id);
+      greatest = std::max<int64_t>(greatest, id);
+    }
+  });
   std::vector<const Colour*> colour_of(static_cast<size_t>(greatest) + 1);
   for (size_t i = 0; i < colours.size(); ++i) {
     const int64_t id = segmentation.segments[i].id;

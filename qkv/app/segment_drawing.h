@@ -23,5 +23,7 @@ inline constexpr size_t kMaxSegmentLabels = 200;
 /// labels: one for each segment. Returns RGB of the photo's size. Throws Error if sizes do not fit.
 image::Image DrawSegmentation(const image::Image& photo, const Segmentation& segmentation,
                               std::span<const SegmentLabel> labels);
+/// Memory of that, in bytes, the picture's own with it.
+double SegmentationDrawingBytes(const image::Image& photo);
 
 }  // namespace qkv::app

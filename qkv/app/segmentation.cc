@@ -10,6 +10,8 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/name_table.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
+#include "qkv/image/runs.h"
 #include "qkv/simd/gemm/matmul.h"
 #include "qkv/simd/rows/elementwise.h"
 
@@ -72,6 +74,11 @@ void ForRows(int64_t height, const F& f) {
   ParallelFor(height, kRowsOfPiece, f);
 }
 
+// Of an instance: see FillMask.
+constexpr double kBytesOfRow = sizeof(std::pair<int64_t, double>);
+// For Spend: of interpolating a pixel of a mask, and its probability.
+constexpr int64_t kStepsOfMask = 2;
+
 // Areas and boxes of ids 0 … count − 1 in a map.
 struct Extents {
   std::vector<int64_t> areas;
@@ -86,7 +93,8 @@ Extents Measure(View<const int32_t> ids, int64_t count) {
   for (int64_t y = 0; y < height; ++y) {
     const int32_t* const row = ids.row(y);
     for (int64_t begin = 0, x = 1; x <= width; ++x) {
-      if (x < width && row[x] == row[begin]) continue;
+      if (x < width && row[x] == row[begin] && x - begin < image::kRunPixels) continue;
+      Spend(x - begin);
       const auto id = static_cast<size_t>(row[begin]);
       PixelBox& box = all.boxes[id];
       all.areas[id] += x - begin;
@@ -131,33 +139,37 @@ Areas FindBest(const MaskOutputs& outputs, std::span<const Candidate> candidates
                double threshold, View<int32_t> best_of) {
   const auto least = static_cast<float>(threshold);
   const bool skips = least > kTiny;
-  const auto width = static_cast<size_t>(best_of.dim(1));
   Areas areas(candidates.size());
   std::mutex adding;
   ForRows(best_of.dim(0), [&](int64_t begin, int64_t end) {
     Areas mine(candidates.size());
     MaskUpsampler::Scratch scratch;
-    std::vector<float> logits(width), value(width);
+    std::vector<float> logits, value;
     for (int64_t y = begin; y < end; ++y) {
-      int32_t* const to = best_of.row(y);
-      std::ranges::fill(value, -1.0f);
-      for (size_t k = 0; k < candidates.size(); ++k) {
-        const float score = candidates[k].score;
-        upsampler.PhotoRow(outputs.masks[candidates[k].token], y, scratch, logits);
-        for (size_t x = 0; x < width; ++x) {
-          if (skips && logits[x] < kLowLogit && value[x] >= score * kTiny) continue;
-          const float probability = Sigmoid(logits[x]);
-          const bool probable = probability >= least;
-          mine.probable[k] += probable;
-          if (!(score * probability > value[x])) continue;
-          value[x] = score * probability;
-          to[x] = static_cast<int32_t>(2 * k + (probable ? 0 : 1));
+      image::ForEachRun(best_of.dim(1), [&](int64_t left, int64_t right) {
+        const auto width = static_cast<size_t>(right - left);
+        int32_t* const to = best_of.row(y) + left;
+        logits.resize(width);
+        value.assign(width, -1.0f);
+        for (size_t k = 0; k < candidates.size(); ++k) {
+          const float score = candidates[k].score;
+          Spend(kStepsOfMask * (right - left));
+          upsampler.PhotoRow(outputs.masks[candidates[k].token], y, left, scratch, logits);
+          for (size_t x = 0; x < width; ++x) {
+            if (skips && logits[x] < kLowLogit && value[x] >= score * kTiny) continue;
+            const float probability = Sigmoid(logits[x]);
+            const bool probable = probability >= least;
+            mine.probable[k] += probable;
+            if (!(score * probability > value[x])) continue;
+            value[x] = score * probability;
+            to[x] = static_cast<int32_t>(2 * k + (probable ? 0 : 1));
+          }
         }
-      }
-      for (size_t x = 0; x < width; ++x) {
-        const auto k = static_cast<size_t>(to[x] / 2);
-        ++mine.best[k], mine.both[k] += to[x] % 2 == 0;
-      }
+        for (size_t x = 0; x < width; ++x) {
+          const auto k = static_cast<size_t>(to[x] / 2);
+          ++mine.best[k], mine.both[k] += to[x] % 2 == 0;
+        }
+      });
     }
     const std::lock_guard lock(adding);
     areas.Add(mine);
@@ -193,7 +205,9 @@ Segmentation FindPanoptic(const MaskOutputs& outputs, const MaskGeometry& geomet
     Segment& segment = result.segments.emplace_back();
     segment.id = id, segment.index = found.index, segment.score = found.score, segment.token = found.token;
   }
-  for (int32_t& id : result.ids.span()) id = id_of[static_cast<size_t>(id)];
+  image::ForEachRun(result.ids.size(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) result.ids[i] = id_of[static_cast<size_t>(result.ids[i])];
+  });
   Complete(&result, std::ssize(result.segments));
   return result;
 }
@@ -201,21 +215,26 @@ Segmentation FindPanoptic(const MaskOutputs& outputs, const MaskGeometry& geomet
 // ---------------------------------------------------------------------------------------------------------------------
 // Instances
 
-// Sets the pixels of a mask. Returns their number and the mean of their probabilities.
+// Sets the pixels of a mask; rows: number and sum of probabilities of each. Returns their number and the mean of their
+// probabilities.
 std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler& upsampler, View<uint8_t> pixels,
                                     std::vector<std::pair<int64_t, double>>& rows) {
   rows.assign(static_cast<size_t>(pixels.dim(0)), {});
   ForRows(pixels.dim(0), [&](int64_t begin, int64_t end) {
     MaskUpsampler::Scratch scratch;
-    std::vector<float> logits(static_cast<size_t>(pixels.dim(1)));
+    std::vector<float> logits;
     for (int64_t y = begin; y < end; ++y) {
-      upsampler.PhotoRow(mask, y, scratch, logits);
       auto& [count, sum] = rows[static_cast<size_t>(y)];
-      uint8_t* const to = pixels.row(y);
-      for (size_t x = 0; x < logits.size(); ++x) {
-        to[x] = logits[x] > 0;
-        if (to[x] != 0) ++count, sum += Sigmoid(logits[x]);
-      }
+      image::ForEachRun(pixels.dim(1), [&](int64_t left, int64_t right) {
+        logits.resize(static_cast<size_t>(right - left));
+        Spend(kStepsOfMask * (right - left));
+        upsampler.PhotoRow(mask, y, left, scratch, logits);
+        uint8_t* const to = pixels.row(y) + left;
+        for (size_t x = 0; x < logits.size(); ++x) {
+          to[x] = logits[x] > 0;
+          if (to[x] != 0) ++count, sum += Sigmoid(logits[x]);
+        }
+      });
     }
   });
   std::pair<int64_t, double> all;
@@ -224,9 +243,13 @@ std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler&
   return all;
 }
 
+// Of looking for the first of a byte.
+constexpr int64_t kPixelsPerStep = 16;
+
 PixelBox BoxOf(View<const uint8_t> pixels, std::span<const std::pair<int64_t, double>> rows) {
   PixelBox box{pixels.dim(0), pixels.dim(1), 0, 0};
   for (int64_t y = 0; y < pixels.dim(0); ++y) {
+    Spend(1 + pixels.dim(1) / kPixelsPerStep);
     if (rows[static_cast<size_t>(y)].first == 0) continue;
     const uint8_t *const row = pixels.row(y), *const end = row + pixels.dim(1);
     box.top = std::min(box.top, y), box.bottom = y + 1;
@@ -250,9 +273,11 @@ Segmentation FindInstances(const MaskOutputs& outputs, const MaskGeometry& geome
     const double score = static_cast<double>(candidate.score) * of_mask;
     if (area == 0 || score < rules.threshold) continue;
     const int64_t id = std::ssize(result.segments) + 1;
-    for (int64_t i = 0; i < pixels.size(); ++i) {
-      if (pixels[i] != 0) result.ids[i] = static_cast<int32_t>(id);
-    }
+    image::ForEachRun(pixels.size(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (pixels[i] != 0) result.ids[i] = static_cast<int32_t>(id);
+      }
+    });
     const PixelBox box = BoxOf(pixels, rows);
     result.segments.push_back(
         {id, candidate.index, score, candidate.token, area, box, EncodeMask<uint8_t>(pixels, 1, box)});
@@ -300,6 +325,7 @@ class ClassScores {
         for (int64_t x = 0; x < columns; ++x) ++count[x];
       }
       ParallelFor(C_, 1, [&](int64_t c, int64_t) {
+        Spend((last - first) * columns);
         for (int64_t y = first; y < last; ++y) {
           const float* const from = scores.row(c) + (y - first) * columns;
           float* const to = out.at(c, y - begin) + left;
@@ -308,6 +334,7 @@ class ClassScores {
       });
     }
     ParallelFor(C_, 1, [&](int64_t c, int64_t) {
+      Spend(std::ssize(counts));
       float* const to = out.at(c);
       for (size_t i = 0; i < counts.size(); ++i) to[i] /= std::max(counts[i], 1.0f);
     });
@@ -328,6 +355,7 @@ class ClassScores {
     scores_.Reuse({C_, rows * columns});
     ParallelFor(Q_, 1, [&](int64_t q, int64_t) {
       MaskUpsampler::Scratch scratch;
+      Spend(kStepsOfMask * rows * columns);
       for (int64_t y = 0; y < rows; ++y) {
         float* const to = masks_.view().row(q) + y * columns;
         upsampler_.InputRow(squares_[s].masks[q], begin + y, scratch, {to, static_cast<size_t>(columns)});
@@ -350,26 +378,33 @@ class ClassScores {
 // The best class of each pixel in a row of the photo. upper, lower: [C, rows, seen_width], of which row `row` counts.
 void WriteBestClasses(View<const float> upper, View<const float> lower, float share, const LinearAxis& columns,
                       int32_t* to) {
-  const int64_t C = upper.dim(0), seen = upper.dim(1);
-  const auto width = static_cast<size_t>(columns.size());
-  std::vector<float> mixed(static_cast<size_t>(seen)), scores(width), best(width);
-  for (int64_t c = 0; c < C; ++c) {
-    MixRows(upper.row(c), lower.row(c), share, mixed);
-    columns.Apply(mixed.data(), scores);
-    for (size_t x = 0; x < width; ++x) {
-      if (c > 0 && !(scores[x] > best[x])) continue;
-      best[x] = scores[x];
-      to[x] = static_cast<int32_t>(c);
+  const int64_t C = upper.dim(0);
+  std::vector<float> mixed(static_cast<size_t>(upper.dim(1))), scores, best;
+  image::ForEachRun(columns.size(), [&](int64_t begin, int64_t end) {
+    const auto width = static_cast<size_t>(end - begin);
+    scores.resize(width), best.resize(width);
+    const int64_t low = columns[begin].low;
+    const std::span part(mixed.data() + low, static_cast<size_t>(columns[end - 1].high + 1 - low));
+    for (int64_t c = 0; c < C; ++c) {
+      Spend(end - begin + std::ssize(part));
+      MixRows(upper.row(c) + low, lower.row(c) + low, share, part);
+      columns.Apply(mixed.data(), begin, scores);
+      for (size_t x = 0; x < width; ++x) {
+        if (c > 0 && !(scores[x] > best[x])) continue;
+        best[x] = scores[x];
+        to[begin + static_cast<int64_t>(x)] = static_cast<int32_t>(c);
+      }
     }
-  }
+  });
 }
 
 }  // namespace
 
 std::string_view Name(SegmentTask task) { return FindName(kSegmentTasks, task); }
 double SegmentationBytes(SegmentTask task, const MaskGeometry& g, int64_t queries, int64_t classes) {
-  // Of ids four bytes a pixel, of a mask one.
-  const double map = 5.0 * static_cast<double>(g.height) * static_cast<double>(g.width);
+  // Of ids four bytes a pixel, of a mask one; and what grows with the sides.
+  const double map = 5.0 * static_cast<double>(g.height) * static_cast<double>(g.width) + 2 * MaskUpsampler::Bytes(g) +
+                     kBytesOfRow * static_cast<double>(g.height);
   if (task != SegmentTask::kSemantic) return map;
   const double row =
       static_cast<double>(classes) * (2 * static_cast<double>(g.seen_width) + static_cast<double>(g.input_width)) +

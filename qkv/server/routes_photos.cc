@@ -1,8 +1,9 @@
-// Where things are in photos: boxes by a detector, masks by a model of segments.
+// Where things are in photos: boxes by a detector, masks by a model of segments. Passes of the model are the engine's;
+// what goes over a photo, on a mask or a drawing, is done on the request's thread, when its client has its turn at a
+// core.
 #include "qkv/app/detect.h"
 #include "qkv/app/json_line.h"
 #include "qkv/app/segment.h"
-#include "qkv/core/serial.h"
 #include "qkv/image/encode.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
@@ -17,29 +18,60 @@ bool AsksForPicture(const RequestInput& input) {
   return picture;
 }
 
-HttpResponse PngAnswer(const image::Image& picture) { return {.type = "image/png", .body = image::EncodePng(picture)}; }
+// What one photo takes of the memory for images, until the next one.
+class PhotoMemory {
+ public:
+  explicit PhotoMemory(const Call& call) : call_(call) {}
+  ~PhotoMemory() { call_.memory->Release(held_); }
+  PhotoMemory(const PhotoMemory&) = delete;
+  PhotoMemory& operator=(const PhotoMemory&) = delete;
+
+  void Reserve(int64_t bytes) {
+    call_.memory->Reserve(bytes);
+    held_ += bytes;
+  }
+  // Bytes that another function has left reserved.
+  void Take(int64_t bytes) { held_ += bytes; }
+
+ private:
+  const Call& call_;
+  int64_t held_ = 0;
+};
+
+// The picture that `draw` makes of what was found.
+template <typename Found>
+HttpResponse DrawnAnswer(Context& context, const Call& call, Found found, image::Image (*draw)(const Found&),
+                         PhotoMemory& memory) {
+  HttpResponse response{.type = "image/png"};
+  context.Prepare(call, [&] {
+    memory.Reserve(static_cast<int64_t>(app::DrawingBytes(found)));
+    const image::Image picture = draw(found);
+    found = {};
+    memory.Reserve(image::PngBytes(picture.height(), picture.width() * picture.channels()));
+    response.body = image::EncodePng(picture);
+  });
+  return response;
+}
 
 // One photo after the other, so that one at a time is in memory: answers with what `find` says of each, or with the
 // picture that `draw` makes of the first.
-template <typename Find, typename Draw>
+template <typename Found, typename Find>
 HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model,
-                          const char* work, Find find, Draw draw) {
+                          Find find, image::Image (*draw)(const Found&)) {
   const bool picture = AsksForPicture(input);
   io::Json data = io::Json::array();
   for (const Upload& upload : input.RequireImages()) {
+    PhotoMemory memory(call);
     image::Image photo = context.Decode(call, upload.data(), upload.name());
-    const int64_t bytes = Context::BytesOf(photo);
-    decltype(find(std::move(photo), upload.name())) found;
-    context.Compute({model.id(), work}, call, [&] { found = find(std::move(photo), upload.name()); });
-    if (picture) {
-      const SerialLoops serial;
-      return PngAnswer(draw(found));
-    }
-    io::Json json = app::ToJson(found);
-    json.erase("path");
-    json["index"] = data.size();
-    data.push_back(std::move(json));
-    call.memory->Release(bytes);
+    memory.Take(Context::BytesOf(photo));
+    Found found = find(std::move(photo), upload.name(), memory);
+    if (picture) return DrawnAnswer(context, call, std::move(found), draw, memory);
+    context.Prepare(call, [&] {
+      io::Json json = app::ToJson(found);
+      json.erase("path");
+      json["index"] = data.size();
+      data.push_back(std::move(json));
+    });
   }
   return {.body = app::JsonLine({{"object", "list"}, {"model", model.id()}, {"data", data}})};
 }
@@ -50,10 +82,14 @@ HttpResponse Detect(Context& context, Call& call) {
   input.RequireImages();
   const auto model = context.ModelFor(call, input.Text("model"), kDetect);
   app::Detector detector(*model->image(), threshold);
-  return AnswerPhotos(
-      context, call, input, *model, "detection",
-      [&](image::Image photo, const std::string& name) { return detector.Detect(std::move(photo), name); },
-      app::DrawObjects);
+  const auto find = [&](image::Image photo, const std::string& name, PhotoMemory& memory) {
+    const Tensor<float> pixels = context.Pixels(call, *model->image(), photo);
+    memory.Take(pixels.size() * static_cast<int64_t>(sizeof(float)));
+    app::PhotoObjects found;
+    context.Compute({model->id(), "detection"}, call, [&] { found = detector.Detect(std::move(photo), pixels, name); });
+    return found;
+  };
+  return AnswerPhotos(context, call, input, *model, find, app::DrawObjects);
 }
 
 app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) {
@@ -77,10 +113,16 @@ HttpResponse Segment(Context& context, Call& call) {
   const auto model = context.ModelFor(call, input.Text("model"), kSegment);
   const model::Model& encoder = *model->image();
   app::Segmenter segmenter(encoder, RulesOf(input, encoder));
-  return AnswerPhotos(
-      context, call, input, *model, "segmentation",
-      [&](image::Image photo, const std::string& name) { return segmenter.Segment(std::move(photo), name); },
-      app::DrawSegments);
+  const auto find = [&](image::Image photo, const std::string& name, PhotoMemory& memory) {
+    const app::SegmentSteps steps = {.photo = [&](const std::function<void()>& work) { context.Prepare(call, work); },
+                                     .model =
+                                         [&](const std::function<void()>& work) {
+                                           context.Compute({model->id(), "segmentation"}, call, work);
+                                         },
+                                     .reserve = [&](int64_t bytes) { memory.Reserve(bytes); }};
+    return segmenter.Segment(std::move(photo), name, steps);
+  };
+  return AnswerPhotos(context, call, input, *model, find, app::DrawSegments);
 }
 
 }  // namespace

@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "qkv/app/segment_drawing.h"
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
+#include "qkv/core/serial.h"
+#include "qkv/core/work.h"
 #include "qkv/image/encode.h"
 #include "qkv/image/preprocess.h"
+#include "qkv/image/resize.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
+#include "tests/support/sampler.h"
 
 namespace qkv::app {
 namespace {
@@ -261,6 +266,111 @@ TEST_F(Segmentations, DrawsSegmentsInTheirColours) {
   const image::Image same = DrawSegmentation(found.photo, none, {});
   EXPECT_TRUE(std::equal(same.pixels.data(), same.pixels.data() + same.pixels.size(), found.photo.pixels.data()));
   EXPECT_NE(ErrorMessage([&] { DrawSegmentation(found.photo, {Tensor<int32_t>({60, 91}), {}}, {}); }), "");
+}
+
+// Steps grow with the photo, of every kind of photo and task; and work ends at any of them, without another thread's.
+TEST_F(Segmentations, WorkOnPhotosCanBeGivenUpAnywhere) {
+  const SerialLoops serial;
+  const image::Image photo = image::DecodeFile(folder_ / "photos/12.png");
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{160, 240}, {400, 30}}) {
+    const auto large = [&] { return image::Resize(photo, height, width, image::Filter::kNearest); };
+    const auto expect_steps = [&](std::string_view what, int64_t least, const std::function<void()>& work) {
+      int64_t steps = StepsDone();
+      work();
+      steps = StepsDone() - steps;
+      EXPECT_GE(steps, least * height * width) << what;
+      for (const int64_t part : {0, 1, 3, 5, 7}) {
+        const WorkBudget budget(steps * part / 8, "segment");
+        EXPECT_NE(ErrorMessage(work).find("takes more than"), std::string::npos) << what << " " << part;
+      }
+      const CancelScope scope([] { return true; });
+      EXPECT_THROW(work(), Cancelled) << what;
+    };
+    for (const SegmentTask task : {SegmentTask::kSemantic, SegmentTask::kInstance, SegmentTask::kPanoptic}) {
+      Segmenter segmenter(model_, {.task = task, .threshold = 0, .mask_threshold = 0, .overlap = 0});
+      // Of the map alone: not of making the input.
+      const PhotoSegments found = segmenter.Segment(large(), "large");
+      SegmentSteps steps;
+      steps.photo = [&, number = 0](const std::function<void()>& work) mutable {
+        if (number++ == 0) return work();
+        expect_steps(Name(task), 2, work);
+      };
+      segmenter.Segment(large(), "large", steps);
+      expect_steps("drawing", 4, [&] { DrawSegments(found); });
+    }
+  }
+}
+
+// Rows are computed in pieces, whatever their length.
+TEST(FindSegments, RowsOfAnyLengthAreWhole) {
+  constexpr int64_t kHeight = 2, kWidth = 40'000;
+  const MaskGeometry geometry{4, 4, 8, 8, 8, 8, kHeight, kWidth};
+  Sampler sampler(5);
+  const Tensor<float> classes({3, 2}), masks = sampler.Normal<float>({3, 4, 4});
+  const MaskOutputs outputs{classes, masks};
+  const Segmentation instances = FindSegments(outputs, geometry, {.task = SegmentTask::kInstance, .threshold = 0});
+  ASSERT_EQ(instances.segments.size(), 3u);
+  const MaskUpsampler upsampler(geometry);
+  MaskUpsampler::Scratch scratch;
+  for (const Segment& segment : instances.segments) {
+    Tensor<uint8_t> pixels({kHeight, kWidth});
+    std::vector<float> row(kWidth);
+    double sum = 0;
+    for (int64_t y = 0; y < kHeight; ++y) {
+      upsampler.PhotoRow(masks.view()[segment.token], y, 0, scratch, row);
+      for (int64_t x = 0; x < kWidth; ++x) {
+        if (row[static_cast<size_t>(x)] <= 0) continue;
+        *pixels.view().at(y, x) = 1;
+        sum += 1 / (1 + std::exp(-row[static_cast<size_t>(x)]));
+      }
+    }
+    EXPECT_EQ(segment.area, std::ranges::count(pixels.span(), 1));
+    EXPECT_NEAR(segment.score, 0.5 * sum / static_cast<double>(segment.area), 1e-6);
+    EXPECT_EQ(segment.mask.counts, EncodeMask<uint8_t>(pixels, 1, {0, 0, kHeight, kWidth}).counts);
+  }
+  const Segmentation panoptic =
+      FindSegments(outputs, geometry, {.threshold = 0, .mask_threshold = 0, .overlap = 0, .stuff = {}});
+  for (const Segment& segment : panoptic.segments) {
+    EXPECT_EQ(segment.area, std::ranges::count(panoptic.ids.span(), segment.id));
+    const MaskRle whole = EncodeMask<int32_t>(panoptic.ids, static_cast<int32_t>(segment.id), {0, 0, kHeight, kWidth});
+    EXPECT_EQ(segment.mask.counts, whole.counts);
+  }
+  EXPECT_GT(panoptic.segments.size(), 1u);
+}
+
+TEST_F(Segmentations, StepsAreDoneWhereTheCallerSaysAndReservedThere) {
+  const auto photo = [&] { return image::DecodeFile(folder_ / "photos/12.png"); };
+  std::vector<std::string> done;
+  int64_t reserved = 0, most = int64_t{1} << 30;
+  bool on_photo = false;
+  const SegmentSteps steps = {.photo =
+                                  [&](const std::function<void()>& work) {
+                                    on_photo = true;
+                                    work();
+                                    on_photo = false;
+                                    done.push_back("photo");
+                                  },
+                              .model =
+                                  [&](const std::function<void()>& work) {
+                                    work();
+                                    done.push_back("model");
+                                  },
+                              .reserve =
+                                  [&](int64_t bytes) {
+                                    EXPECT_TRUE(on_photo);
+                                    reserved += bytes;
+                                    Require(reserved <= most, "full");
+                                  }};
+  Segmenter segmenter(model_, {});
+  const PhotoSegments found = segmenter.Segment(photo(), "12.png", steps);
+  EXPECT_EQ(done, (std::vector<std::string>{"photo", "model", "photo"}));
+  EXPECT_EQ(ToJson(found), ToJson(segmenter.Segment(photo(), "12.png")));
+  const int64_t all = reserved;
+  EXPECT_GE(all, 5 * found.photo.height() * found.photo.width());
+  for (const int64_t limit : {all - 1, int64_t{1}}) {
+    reserved = 0, most = limit;
+    EXPECT_EQ(ErrorMessage([&] { segmenter.Segment(photo(), "12.png", steps); }), "full");
+  }
 }
 
 TEST_F(Segmentations, MemoryIsBoundedBeforeItIsTaken) {

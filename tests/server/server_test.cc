@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "qkv/core/file.h"
+#include "qkv/image/encode.h"
 #include "qkv/io/json.h"
 #include "qkv/report/base64.h"
 #include "tests/server/running_server.h"
@@ -220,6 +221,29 @@ TEST_F(LongTexts, EndWithTheirClientAndWithTheServer) {
   const auto start = std::chrono::steady_clock::now();
   running.End();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+// Beside the photo: its map, its drawing and the drawing's file, of one photo at a time.
+TEST(Server, CountsMapsAndDrawingsOfPhotos) {
+  constexpr int64_t kSide = 1000;
+  const std::string photo = image::EncodePng({Tensor<uint8_t>({kSide, kSide, 3})});
+  const std::string encoded = report::Base64(std::as_bytes(std::span(photo)));
+  ServerConfig config;
+  config.models = {{.id = "yolos", .path = Golden("detector")}, {.id = "eomt", .path = Golden("segmenter")}};
+  const auto status = [&](int64_t bytes_of_pixel, std::string_view path, std::string_view format, size_t photos = 1) {
+    config.image_bytes = bytes_of_pixel * kSide * kSide;
+    const RunningServer running(config);
+    const std::vector<std::string> images(photos, encoded);
+    return running.Call(PostJson(path, {{"images", images}, {"format", format}})).status;
+  };
+  EXPECT_EQ(status(6, "/v1/detect", "json"), 200);
+  EXPECT_EQ(status(6, "/v1/segment", "json"), 413);
+  EXPECT_EQ(status(10, "/v1/segment", "json"), 200);
+  EXPECT_EQ(status(10, "/v1/segment", "json", 3), 200);
+  EXPECT_EQ(status(10, "/v1/segment", "png"), 413);
+  EXPECT_EQ(status(8, "/v1/detect", "png"), 413);
+  EXPECT_EQ(status(24, "/v1/detect", "png"), 200);
+  EXPECT_EQ(status(24, "/v1/segment", "png"), 200);
 }
 
 TEST(Server, ChoosesAModelThatCanDoIt) {
