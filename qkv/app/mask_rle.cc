@@ -1,5 +1,7 @@
 #include "qkv/app/mask_rle.h"
 
+#include <algorithm>
+
 #include "qkv/core/error.h"
 #include "qkv/core/work.h"
 #include "qkv/image/runs.h"
@@ -22,9 +24,11 @@ MaskRle EncodeMask(View<const T> values, T value, const PixelBox& box) {
   };
   for (int64_t x = box.left; x < box.right; ++x) {
     if (box.top > 0) set(x * height, false);
-    image::ForEachRun(box.bottom - box.top, [&](int64_t from, int64_t to) {
-      for (int64_t y = box.top + from; y < box.top + to; ++y) set(x * height + y, values.row(y)[x] == value);
-    });
+    for (int64_t from = box.top; from < box.bottom; from += image::kRunPixels) {
+      const int64_t to = std::min(box.bottom, from + image::kRunPixels);
+      Spend(to - from);
+      for (int64_t y = from; y < to; ++y) set(x * height + y, values.row(y)[x] == value);
+    }
     if (box.bottom < height) set(x * height + box.bottom, false);
   }
   if (box.right < width) set(box.right * height, false);

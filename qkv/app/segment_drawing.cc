@@ -55,7 +55,9 @@ Tensor<float> DistancesToOthers(View<const int32_t> ids) {
     for (int64_t i = 0; i < height; ++i) {
       const int64_t y = from_y + i * step, before = y - step;
       const bool has_before = before >= 0 && before < height;
-      image::ForEachRun(width, [&](int64_t begin, int64_t end) {
+      for (int64_t begin = 0; begin < width; begin += image::kRunPixels) {
+        const int64_t end = std::min(width, begin + image::kRunPixels);
+        Spend(end - begin);
         for (int64_t j = begin; j < end; ++j) {
           const int64_t x = step > 0 ? j : width - 1 - j;
           const int32_t id = ids.row(y)[x];
@@ -68,7 +70,7 @@ Tensor<float> DistancesToOthers(View<const int32_t> ids) {
           if (has_before) look(before, x - 1, kDiagonal), look(before, x, 1), look(before, x + 1, kDiagonal);
           d.row(y)[x] = least;
         }
-      });
+      }
     }
   };
   pass(0, 1);

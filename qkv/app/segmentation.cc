@@ -230,10 +230,14 @@ std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler&
         Spend(kStepsOfMask * (right - left));
         upsampler.PhotoRow(mask, y, left, scratch, logits);
         uint8_t* const to = pixels.row(y) + left;
-        for (size_t x = 0; x < logits.size(); ++x) {
-          to[x] = logits[x] > 0;
-          if (to[x] != 0) ++count, sum += Sigmoid(logits[x]);
+        const std::span<const float> of(logits);
+        int64_t more = 0;
+        double all = sum;
+        for (size_t x = 0; x < of.size(); ++x) {
+          to[x] = of[x] > 0;
+          if (to[x] != 0) ++more, all += Sigmoid(of[x]);
         }
+        count += more, sum = all;
       });
     }
   });
