@@ -151,17 +151,19 @@ Areas FindBest(const MaskOutputs& outputs, std::span<const Candidate> candidates
         int32_t* const to = best_of.row(y) + left;
         logits.resize(width);
         value.assign(width, -1.0f);
+        const float* const logit = logits.data();
+        float* const best = value.data();
         for (size_t k = 0; k < candidates.size(); ++k) {
           const float score = candidates[k].score;
           Spend(kStepsOfMask * (right - left));
           upsampler.PhotoRow(outputs.masks[candidates[k].token], y, left, scratch, logits);
           for (size_t x = 0; x < width; ++x) {
-            if (skips && logits[x] < kLowLogit && value[x] >= score * kTiny) continue;
-            const float probability = Sigmoid(logits[x]);
+            if (skips && logit[x] < kLowLogit && best[x] >= score * kTiny) continue;
+            const float probability = Sigmoid(logit[x]);
             const bool probable = probability >= least;
             mine.probable[k] += probable;
-            if (!(score * probability > value[x])) continue;
-            value[x] = score * probability;
+            if (!(score * probability > best[x])) continue;
+            best[x] = score * probability;
             to[x] = static_cast<int32_t>(2 * k + (probable ? 0 : 1));
           }
         }
