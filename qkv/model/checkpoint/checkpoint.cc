@@ -19,6 +19,10 @@ namespace {
 constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
                                                  "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
 
+// Those that no library's own layout has: what lies beside them is not of the model.
+constexpr std::string_view kOuterPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",      "network.",
+                                               "backbone.", "teacher.",   "student.", "ema_model."};
+
 // Ends of the name that every library gives the projection of patches.
 constexpr std::string_view kPatches[] = {
     "patch_embed.proj.weight",           "patch_embeddings.projection.weight", "embeddings.patch_embeddings.weight",
@@ -46,7 +50,8 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
-  const std::string stripped = tensors.StripPrefixes(kWrapperPrefixes, kPatches);
+  std::string stripped = tensors.StripPrefixes(kOuterPrefixes, kPatches);
+  stripped += tensors.StripPrefixes(kWrapperPrefixes);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {
