@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/beast/core/string.hpp>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -19,15 +20,24 @@ bool Parse(const std::string& text, T* value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+constexpr std::string_view kBase64 = ";base64";  // the end of a data URI's head (RFC 2397)
+
+// In letters of either case, as schemes are (RFC 3986, 3.1).
+bool BeginsWith(std::string_view text, std::string_view what) {
+  const std::string_view begin = text.substr(0, what.size());
+  return boost::beast::iequals({begin.data(), begin.size()}, {what.data(), what.size()});
+}
+
 }  // namespace
 
 Upload ReadBase64(std::string_view text, std::string_view name) {
-  if (text.starts_with("http://") || text.starts_with("https://")) {
+  if (BeginsWith(text, "http://") || BeginsWith(text, "https://")) {
     BadRequest(name, "an image as a data URI (data:image/png;base64,…); this server fetches no addresses");
   }
-  if (text.starts_with("data:")) {
+  if (BeginsWith(text, "data:")) {
     const size_t comma = text.find(',');
-    if (comma == text.npos || !text.substr(0, comma).ends_with(";base64")) {
+    const std::string_view head = text.substr(0, comma), mark = head.substr(std::min(head.rfind(';'), head.size()));
+    if (comma == text.npos || !(mark.size() == kBase64.size() && BeginsWith(mark, kBase64))) {
       BadRequest(name, "a data URI with base64: data:image/png;base64,…");
     }
     text.remove_prefix(comma + 1);

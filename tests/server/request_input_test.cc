@@ -53,6 +53,23 @@ TEST(RequestInput, ReadsJson) {
   EXPECT_EQ(Json(R"({"images": ["eHk=", "eHo="]})").images()[1].bytes(), "xz");
 }
 
+// Schemes and the word base64 have no case.
+TEST(RequestInput, ReadsDataAddressesInAnyCase) {
+  for (const std::string head : {"data:image/png;base64,", "DATA:image/png;base64,", "Data:image/png;BASE64,",
+                                 "dAtA:;Base64,", "data:;base64,", "data:image/png;name=a;base64,", ""}) {
+    EXPECT_EQ(ReadBase64(head + "eHk=", "image").bytes(), "xy") << head;
+  }
+  for (const std::string wrong : {"data:image/png,eHk=", "data:image/png;base64", "data:base64,eHk=",
+                                  "data:;base64;x=y,eHk=", "data:;xbase64,eHk=", "DATA:;base6,eHk="}) {
+    EXPECT_NE(ErrorMessage([&] { ReadBase64(wrong, "image"); }).find("a data URI with base64"), std::string::npos)
+        << wrong;
+  }
+  for (const std::string address : {"http://x/y.png", "HTTP://x/y.png", "hTtPs://x/y.png"}) {
+    EXPECT_NE(ErrorMessage([&] { ReadBase64(address, "image"); }).find("fetches no addresses"), std::string::npos)
+        << address;
+  }
+}
+
 TEST(RequestInput, IsStrictAboutJsonsTypes) {
   const RequestInput input = Json(R"({"a": "3", "b": "true", "c": 3.5, "d": 7, "e": 18446744073709551615, "f": [1]})");
   for (const char* name : {"a", "c", "e", "f"}) EXPECT_THROW(input.Integer(name, 1, 0, 100), HttpError) << name;
