@@ -18,6 +18,7 @@ struct Outcome {
   int64_t sent = 0;          // bytes of the answer's body, as they went
   double seconds = 0;        // since its header was complete
   bool client_left = false;  // before the answer was sent whole
+  bool given_up = false;     // by the server, at its end
   bool admitted = false;     // its header was whole, and `admit` was asked
   WorkNote work;
 };

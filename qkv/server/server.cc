@@ -304,6 +304,7 @@ struct Server::State {
 
   void Ended(const HttpRequest& request, const Outcome& outcome) {
     if (outcome.admitted) --context.admitted;
+    if (outcome.given_up) ++given_up;
     std::string_view series;
     try {
       const Route& route = *router.Find(request).route;
@@ -351,6 +352,7 @@ struct Server::State {
   LogWriter log;  // the others write to it
   const std::function<ServerConfig()> reload;
   std::function<void()> give_up;
+  int64_t given_up = 0;  // requests, at the end; of the thread of Run
   std::mutex reloading;
   Context context;
   Router router;
@@ -400,7 +402,7 @@ void Server::Run(std::function<void()> give_up) {
   loading.join();
   // What is late has lost its client, and sees that soon.
   for (int i = 0; i < kLateMs && state_->context.active > 0; ++i) std::this_thread::sleep_for(1ms);
-  const int64_t late = state_->context.active;
+  const int64_t late = std::max<int64_t>(state_->given_up, state_->context.active);
   if (late > 0) {
     state_->Write("warning", "end", {{"detail", "the time for what had begun is over"}, {"given_up", late}});
   } else if (!failure) {

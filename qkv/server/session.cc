@@ -543,8 +543,9 @@ void Session::WriteQueue() {
 void Session::Ended(bool client_left) {
   outcome_.client_left = client_left;
   outcome_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  outcome_.given_up = gave_up_ && !client_left;
   if (client_left) outcome_.status = 499;
-  if (gave_up_) outcome_.status = 503;
+  if (outcome_.given_up) outcome_.status = 503;
   phase_ = Phase::kIdle;
   if (state_->hooks.ended) state_->hooks.ended(request_, outcome_);
 }

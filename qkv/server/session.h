@@ -161,7 +161,7 @@ class Session : public std::enable_shared_from_this<Session> {
     EndLimit();
     watching_.cancel();
     const bool counted = phase_ == Phase::kReading && outcome_.admitted;
-    if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(!gave_up_);
+    if (counted || phase_ == Phase::kWorking || phase_ == Phase::kWriting) Ended(client_gone_ || !gave_up_);
     Release();
     state_->Remove(this);
   }

@@ -29,7 +29,7 @@ class RunningServer {
               return config;
             }(),
             [this](const io::Json& line) { log_.push_back(line); }, std::move(reload)),
-        thread_([this] { failure_ = ErrorMessage([this] { server_.Run(); }); }) {}
+        thread_([this] { failure_ = ErrorMessage([this] { server_.Run([this] { gave_up_ = true; }); }); }) {}
   ~RunningServer() { End(); }
 
   void End() {
@@ -44,6 +44,8 @@ class RunningServer {
     return failure_;
   }
   uint16_t port() const { return server_.port(); }
+  /// True if not all that had begun was answered. Of a server that has ended.
+  bool gave_up() const { return gave_up_; }
   /// Of a server that has ended.
   const std::vector<io::Json>& log() const { return log_; }
 
@@ -65,6 +67,7 @@ class RunningServer {
  private:
   std::vector<io::Json> log_;  // written by one thread at a time
   std::string failure_;
+  bool gave_up_ = false;
   Server server_;
   std::thread thread_;
 };

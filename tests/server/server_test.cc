@@ -132,6 +132,7 @@ TEST(Server, LosesNothingAtItsEnd) {
     running.server().Stop();
     for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200) << "after " << wait << " ms";
     running.End();
+    EXPECT_FALSE(running.gave_up());
   }
 }
 
@@ -221,6 +222,12 @@ TEST_F(LongTexts, EndWithTheirClientAndWithTheServer) {
   const auto start = std::chrono::steady_clock::now();
   running.End();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  // Also what ended soon after it was given up; the one whose client left was not.
+  EXPECT_TRUE(running.gave_up());
+  const auto end = std::find_if(running.log().begin(), running.log().end(),
+                                [](const io::Json& line) { return line["event"] == "end"; });
+  ASSERT_NE(end, running.log().end());
+  EXPECT_EQ(end->value("given_up", 0), 1) << *end;
 }
 
 // Beside the photo: its map, its drawing and the drawing's file, of one photo at a time.
