@@ -42,7 +42,7 @@ int AvailableCores() {
 std::atomic<int> g_threads{0};  // 0: not set, all cores
 thread_local bool t_in_parallel = false;
 
-inline void Pause() {
+inline void RelaxCore() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
@@ -163,7 +163,7 @@ class Pool {
   void AwaitTasks(uint32_t count) {
     uint32_t done = done_.load(std::memory_order_acquire);
     for (int spin = 0; done != count && spin < kSpins; ++spin) {
-      Pause();
+      RelaxCore();
       done = done_.load(std::memory_order_acquire);
     }
     while (done != count) {  // a worker lost its core in the middle of a task
@@ -177,7 +177,7 @@ class Pool {
     for (;;) {
       uint32_t now = signal_.load(std::memory_order_acquire);
       for (int spin = 0; now == seen && spin < kSpins; ++spin) {
-        Pause();
+        RelaxCore();
         now = signal_.load(std::memory_order_acquire);
       }
       if (now == seen) {
@@ -213,6 +213,8 @@ class Pool {
 
 SerialLoops::SerialLoops() : before_(std::exchange(t_in_parallel, true)) {}
 SerialLoops::~SerialLoops() { t_in_parallel = before_; }
+
+bool InLoop() { return t_in_parallel; }
 
 int NumThreads() {
   static const int cores = AvailableCores();

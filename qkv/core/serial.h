@@ -16,4 +16,7 @@ class SerialLoops {
   bool before_;
 };
 
+/// True on a thread that works on a loop of several threads, and while a SerialLoops of this thread lives.
+bool InLoop();
+
 }  // namespace qkv

@@ -32,10 +32,8 @@ struct DerivedState {
 /// Of one call. Not thread-safe.
 class ExploredModel {
  public:
-  /// between_steps outlives it.
-  ExploredModel(ModelSource& source, std::shared_ptr<const LoadedModel> loaded, std::shared_ptr<DerivedState> state,
-                const BetweenSteps& between_steps)
-      : source_(source), loaded_(std::move(loaded)), state_(std::move(state)), between_steps_(between_steps) {}
+  ExploredModel(ModelSource& source, std::shared_ptr<const LoadedModel> loaded, std::shared_ptr<DerivedState> state)
+      : source_(source), loaded_(std::move(loaded)), state_(std::move(state)) {}
 
   const std::shared_ptr<const LoadedModel>& loaded() const { return loaded_; }
   const ModelEntry& entry() const { return loaded_->entry(); }
@@ -60,15 +58,12 @@ class ExploredModel {
 
   model::Workspace<float>& workspace() { return state_->workspace; }
   /// A pass of `open`, with scratch memory that is kept.
-  OpenPass Pass(OpenModel& open, const Edits& edits) {
-    return OpenPass(open, edits, state_->open_workspace, between_steps_);
-  }
+  OpenPass Pass(OpenModel& open, const Edits& edits) { return OpenPass(open, edits, state_->open_workspace); }
 
  private:
   ModelSource& source_;
   const std::shared_ptr<const LoadedModel> loaded_;
   const std::shared_ptr<DerivedState> state_;
-  const BetweenSteps& between_steps_;
 };
 
 /// What people call a model: its own title; an id that is not just its path's; that of a model which comes with qkv; or

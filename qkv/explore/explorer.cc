@@ -149,11 +149,10 @@ Explorer::Explorer(ExplorerOptions options)
     : own_(std::make_unique<LocalModels>(options.models.empty() ? DefaultModels() : std::move(options.models),
                                          options.memory > 0 ? options.memory : static_cast<double>(MemoryLimit()) / 4)),
       source_(own_.get()),
-      between_steps_(options.between_steps),
       images_(options.max_pixels, options.image_memory) {}
 
 Explorer::Explorer(ModelSource& source, const ExplorerOptions& options)
-    : source_(&source), between_steps_(options.between_steps), images_(options.max_pixels, options.image_memory) {}
+    : source_(&source), images_(options.max_pixels, options.image_memory) {}
 
 void Explorer::Add(ModelEntry entry) {
   Require(own_ != nullptr, "explore: the list of models is not the explorer's own");
@@ -230,7 +229,7 @@ Packet Explorer::Call(std::string_view name, const Packet& request, const std::s
                       const AdmitPhoto& admit) {
   const auto call = RequireCall(name);
   const std::shared_ptr<DerivedState> state = StateOf(model);
-  ExploredModel explored(*source_, model, state, between_steps_);
+  ExploredModel explored(*source_, model, state);
   Packet answer;
   try {
     answer = call->answer({explored, images_, request, admit});

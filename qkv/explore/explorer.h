@@ -23,14 +23,14 @@ struct ExplorerOptions {
   double memory = 0;                          // likewise bytes of models; 0: a quarter of MemoryLimit()
   int64_t max_pixels = 50'000'000;            // of an image
   int64_t image_memory = int64_t{256} << 20;  // bytes of images that are kept
-  BetweenSteps between_steps = {};
 };
 
 /// What comes with qkv and is there: the digits, their twins with shared and with merged queries and keys, and the
 /// translator.
 std::vector<ModelEntry> DefaultModels();
 
-/// One caller at a time, but for Models and Load.
+/// One caller at a time, but for Models and Load. Calls pause between their steps (core/pause.h); what is done then
+/// must not call the same explorer.
 class Explorer {
  public:
   /// Of a list of models of its own. Throws Error for two of one id.
@@ -66,7 +66,6 @@ class Explorer {
 
   std::unique_ptr<LocalModels> own_;
   ModelSource* source_;
-  const BetweenSteps between_steps_;
   std::map<std::string, std::weak_ptr<DerivedState>> states_;  // by the model's id
   ImageStore images_;
 };

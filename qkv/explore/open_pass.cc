@@ -8,6 +8,7 @@
 #include "qkv/attention/attention.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/pause.h"
 #include "qkv/core/work.h"
 #include "qkv/explore/gauge.h"
 #include "qkv/model/finite.h"
@@ -119,11 +120,6 @@ void OpenPass::Prepare(const nn::OpenOperands& operands, int64_t h, Head& head) 
   head.query = head.own_query, head.key = head.own_key;
 }
 
-void OpenPass::Pause() const {
-  CheckCancelled();
-  if (between_blocks_) between_blocks_();
-}
-
 // Before heads run in parallel: factors are made once.
 void OpenPass::PrepareFactors(const nn::OpenOperands& operands) {
   for (int64_t h = 0; h < operands.query.dim(1); ++h) {
@@ -133,6 +129,7 @@ void OpenPass::PrepareFactors(const nn::OpenOperands& operands) {
 }
 
 void OpenPass::Forward(const nn::OpenOperands& operands, View<float> joined) {
+  CheckCancelled();
   Pause();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   const auto place = std::find(kept_.begin(), kept_.end(), operands.block);
@@ -201,6 +198,7 @@ void OpenPass::HeadBackward(const nn::OpenOperands& operands, int64_t h, View<co
 
 void OpenPass::Backward(const nn::OpenOperands& operands, View<const float> djoined, View<float> dquery,
                         View<float> dkey, View<float> dvalue) {
+  CheckCancelled();
   Pause();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   PrepareFactors(operands);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -16,10 +15,6 @@
 
 namespace qkv::explore {
 
-/// Called between steps of some ten milliseconds, at most: it may do other work, but nothing with the same model or
-/// workspace. May throw.
-using BetweenSteps = std::function<void()>;
-
 /// Scratch memory of passes, kept from one to the next.
 struct OpenWorkspace {
   train::Network<float>::Workspace network;
@@ -27,9 +22,9 @@ struct OpenWorkspace {
 
 class OpenPass final : public nn::OpenAttention {
  public:
-  /// All of them outlive the pass. between_blocks: of its passes; if they are cancelled (core/work.h), they end there.
-  OpenPass(OpenModel& model, const Edits& edits, OpenWorkspace& workspace, BetweenSteps between_blocks = {})
-      : model_(model), edits_(edits), workspace_(workspace), between_blocks_(std::move(between_blocks)) {}
+  /// All of them outlive the pass. It pauses (core/pause.h) between blocks, and ends there if it is cancelled.
+  OpenPass(OpenModel& model, const Edits& edits, OpenWorkspace& workspace)
+      : model_(model), edits_(edits), workspace_(workspace) {}
 
   /// pixels: [1, channels, height, width] of the model's own size. Keeps the weights of the blocks `kept`. Returns the
   /// logits, [outputs]. Throws Error for another size, if the pass exceeds MemoryLimit(), or if logits are not finite.
@@ -56,7 +51,6 @@ class OpenPass final : public nn::OpenAttention {
   void Prepare(const nn::OpenOperands& operands, int64_t h, Head& head);
   void HeadBackward(const nn::OpenOperands& operands, int64_t h, View<const float> djoined, View<float> dquery,
                     View<float> dkey, View<float> dvalue, View<float> carried);
-  void Pause() const;
   void PrepareFactors(const nn::OpenOperands& operands);
   void RequirePass(View<const float> pixels, int64_t kept, bool gradients);
   Tensor<float> Run(View<const float> pixels, bool gradients);
@@ -64,7 +58,6 @@ class OpenPass final : public nn::OpenAttention {
   OpenModel& model_;
   const Edits& edits_;
   OpenWorkspace& workspace_;
-  const BetweenSteps between_blocks_;
   std::vector<int64_t> kept_;  // blocks
   Tensor<float> attention_;    // [kept, H, N, N]
   Tensor<bool> visible_;       // [1, 1, N, N], or empty

@@ -6,6 +6,7 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/pause.h"
 #include "qkv/core/work.h"
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
@@ -403,6 +404,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
     const int64_t together = rows < x.dim(1) || !requests.empty() ? B : ImagesTogether(B, N);
     for (int64_t begin = 0; begin < B; begin += together) {
       CheckCancelled();
+      Pause();
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));
       nn::BlockForward<T>(images, layers, rows, workspace.arena, context);
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/core/pause.h"
 #include "qkv/explore/explorer.h"
 #include "qkv/server/explorer_page.h"
 #include "qkv/server/routes.h"
@@ -21,7 +22,6 @@ explore::ExplorerOptions ExplorerOptionsOf(Context& context) {
   explore::ExplorerOptions options;
   options.max_pixels = context.config().most_pixels;
   options.image_memory = context.config().image_bytes / kExplorerShare;
-  options.between_steps = [&context] { context.GiveWay(); };
   return options;
 }
 
@@ -36,6 +36,7 @@ struct ExplorerState {
 // On the engine's thread. Photos that are decoded count among the images that are worked on, and kept ones, too.
 std::string AnswerExplorer(Context& context, Call& call, ExplorerState& state, const explore::Packet& request,
                            const std::shared_ptr<const LoadedModel>& model) {
+  const PauseScope steps([&context] { context.GiveWay(); });
   int64_t reserved = 0;
   const explore::AdmitPhoto admit = [&](int64_t bytes) { Context::ReserveUpTo(bytes, call, reserved); };
   const auto count = [&] {
@@ -73,7 +74,6 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
   // Loaded here, so that the engine does not wait for it.
   const std::shared_ptr<const LoadedModel> model = state.explorer.Load(request, call.cancelled);
   call.model = model->id();
-  // Calls give way between steps, but not to each other: the explorer's state is that of one call at a time.
   context.Compute(
       {model->id(), "explorer"}, call, [&] { response.body = AnswerExplorer(context, call, state, request, model); },
       TaskSteps::kShort);

@@ -8,6 +8,7 @@
 
 #include "qkv/app/attend.h"
 #include "qkv/builtin/digits_model.h"
+#include "qkv/core/pause.h"
 #include "qkv/core/rng.h"
 #include "qkv/explore/features.h"
 #include "qkv/image/encode.h"
@@ -422,9 +423,8 @@ TEST(Explorer, SaysWhatIsWrong) {
 
 TEST(Explorer, LetsOthersGoBetweenSteps) {
   int pauses = 0;
-  ExplorerOptions options{.models = {{"digits", "", ""}}};
-  options.between_steps = [&] { ++pauses; };
-  Explorer explorer(options);
+  const PauseScope scope([&] { ++pauses; });
+  Explorer explorer = Digits();
   const auto pauses_of = [&](const char* name, io::Json json) {
     json["sample"] = explorer.Models().json["samples"][0]["id"];
     pauses = 0;
@@ -434,6 +434,14 @@ TEST(Explorer, LetsOthersGoBetweenSteps) {
   EXPECT_EQ(pauses_of("knockout", {{"class", 8}, {"block", 3}}), (4 + 1) * 4);  // heads and all of them, blocks
   EXPECT_EQ(pauses_of("relevance", {{"class", 8}}), 2 * 4);
   EXPECT_EQ(pauses_of("heads", {}), 4);
+  // Passes of the engine; the sample is read already.
+  EXPECT_EQ(pauses_of("pass", {{"blocks", "all"}}), 4);
+  EXPECT_EQ(pauses_of("tokens", {{"block", 2}}), 3);
+  EXPECT_GE(pauses_of("rollout", {}), 3);
+  Tensor<uint8_t> drawing({28, 28});
+  pauses = 0;
+  explorer.Call("image", Packet{{{"model", "digits"}}, {{"pixels", MakeArray(drawing)}}});
+  EXPECT_EQ(pauses, 2) << "between decoding, preparing and the picture for the page";
 }
 
 }  // namespace
