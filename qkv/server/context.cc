@@ -111,9 +111,10 @@ void Context::Compute(const std::shared_ptr<Task>& task, const Call& call) {
   engine_.Compute(task, *call.turn, call.cancelled);
 }
 
-void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work, TaskSteps steps) {
+void Context::Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work,
+                      TaskClass task_class) {
   const Counted counted(in_engine_);
-  engine_.Compute(labels, work, steps, *call.turn, call.cancelled);
+  engine_.Compute(labels, work, task_class, *call.turn, call.cancelled);
 }
 
 std::function<bool()> Context::Steps() {

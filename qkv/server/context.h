@@ -38,9 +38,9 @@ class Context {
 
   /// Waits for the engine. Throws as Engine::Compute.
   void Compute(const std::shared_ptr<Task>& task, const Call& call);
-  /// The same for a function, alone. One with steps calls GiveWay between them.
+  /// The same for a function, alone. Of all classes but kWhole it calls GiveWay between its steps.
   void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work,
-               TaskSteps steps = TaskSteps::kNone);
+               TaskClass task_class = TaskClass::kWhole);
   void GiveWay() { engine_.GiveWay(); }
   /// For a long task to call between its steps: gives way, and throws Cancelled if no caller waits; else false, go on.
   std::function<bool()> Steps();

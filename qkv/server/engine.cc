@@ -24,17 +24,16 @@ double SecondsBetween(std::chrono::steady_clock::time_point from, std::chrono::s
 
 class FunctionTask final : public Task {
  public:
-  FunctionTask(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps)
-      : labels_(labels), work_(work), steps_(steps) {}
+  FunctionTask(const TaskLabels& labels, const std::function<void()>& work, TaskClass task_class)
+      : labels_(labels), work_(work), class_(task_class) {}
   TaskLabels Labels() const override { return labels_; }
-  bool is_short() const override { return steps_ != TaskSteps::kLong; }
-  bool has_steps() const override { return steps_ != TaskSteps::kNone; }
+  TaskClass task_class() const override { return class_; }
   void Run(std::span<Task* const>) override { work_(); }
 
  private:
   const TaskLabels& labels_;
   const std::function<void()>& work_;
-  const TaskSteps steps_;
+  const TaskClass class_;
 };
 
 }  // namespace
@@ -58,10 +57,10 @@ void Engine::Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::f
   Wait(entry, turn, /*may_leave=*/true);
 }
 
-void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps, Turn& turn,
+void Engine::Compute(const TaskLabels& labels, const std::function<void()>& work, TaskClass task_class, Turn& turn,
                      const std::function<bool()>& cancelled) {
   const auto entry = std::make_shared<Entry>();
-  entry->task = std::make_shared<FunctionTask>(labels, work, steps);
+  entry->task = std::make_shared<FunctionTask>(labels, work, task_class);
   entry->cancelled = cancelled;
   Wait(entry, turn, /*may_leave=*/false);
 }
@@ -142,13 +141,11 @@ void Engine::Learn(const Batch& batch, double seconds) {
   if (!is_new) known->second += kNewest * (seconds / units - known->second);
 }
 
-// Whether the running task gives way to it. Tasks without steps end the chain of tasks within tasks.
-bool Engine::MayGoFirst(const Task& task) const { return task.is_short() && !(running_short_ && task.has_steps()); }
-
 // With `wait` any task, without it one that the running task gives way to.
 std::shared_ptr<Engine::Entry> Engine::First(bool wait) const {
-  return std::static_pointer_cast<Entry>(
-      queue_.First([&](const QueuedWork& work) { return wait || MayGoFirst(*static_cast<const Entry&>(work).task); }));
+  return std::static_pointer_cast<Entry>(queue_.First([&](const QueuedWork& work) {
+    return wait || static_cast<const Entry&>(work).task->task_class() > running_class_;
+  }));
 }
 
 // True if tasks of this one's key that wait fill a batch.
@@ -159,7 +156,8 @@ bool Engine::IsFull(const Entry& first) const {
     const auto& entry = static_cast<const Entry&>(work);
     if (entry.IsLike(first)) rows += entry.task->rows(), cost += entry.cost;
   });
-  return rows >= options_.most_together || (!first.task->has_steps() && cost >= options_.most_seconds);
+  return rows >= options_.most_together ||
+         (first.task->task_class() == TaskClass::kWhole && cost >= options_.most_seconds);
 }
 
 // Lets more tasks of the first one's key come, for a moment.
@@ -174,7 +172,7 @@ void Engine::AwaitOthers(std::unique_lock<std::mutex>& lock) {
 }
 
 // The task whose turn it is, and others of its key. With `wait` it waits for a task, and then a moment for more of
-// them; without it only shorter tasks than the running one are taken, at once.
+// them; without it only tasks that the running one gives way to are taken, at once.
 Engine::Batch Engine::Next(std::unique_lock<std::mutex>& lock, bool wait) {
   if (wait) {
     changed_.wait(lock, [&] { return stopped_ || queue_.size() > 0; });
@@ -193,7 +191,7 @@ Engine::Batch Engine::Next(std::unique_lock<std::mutex>& lock, bool wait) {
     next = std::static_pointer_cast<Entry>(queue_.First([&](const QueuedWork& work) {
       const auto& entry = static_cast<const Entry&>(work);
       return entry.IsLike(first) && rows + entry.task->rows() <= options_.most_together &&
-             (first.task->has_steps() || cost + entry.cost <= options_.most_seconds);
+             (first.task->task_class() != TaskClass::kWhole || cost + entry.cost <= options_.most_seconds);
     }));
   }
   running_ += cost;
@@ -232,9 +230,9 @@ void Engine::Finish(const Batch& batch) {
     cost += entry->cost;
   }
   const double given = std::exchange(given_, 0);
-  const bool was_short = std::exchange(running_short_, batch[0]->task->is_short());
+  const TaskClass outer = std::exchange(running_class_, batch[0]->task->task_class());
   RunBatch(batch);
-  running_short_ = was_short;
+  running_class_ = outer;
   const double all = SecondsBetween(start, Clock::now());
   report.computed = all;
   const double own = all - given_;

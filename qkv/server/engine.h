@@ -26,8 +26,15 @@ struct TaskLabels {
   std::string model, work;
 };
 
-/// Of a function: whether it gives way between its steps (Engine::GiveWay), and whether long ones give way to it.
-enum class TaskSteps { kNone, kShort, kLong };
+/// Which tasks go first, the later ones. Between its steps (Engine::GiveWay) a task gives way to those of later
+/// classes, but to none of its own: tasks of one class may share what they work on, and at most one of each is under
+/// way.
+enum class TaskClass {
+  kLong,      // texts that take longer than about a second
+  kExplorer,  // calls of the explorer's page, however long
+  kShort,     // texts that take about a second at most
+  kWhole,     // without steps: batches of some tens of milliseconds
+};
 
 /// Work for the engine's thread.
 class Task {
@@ -45,11 +52,8 @@ class Task {
   virtual int64_t rows() const { return size(); }
   /// Estimate of its arithmetic, which its time is in proportion to; 0: it takes as long as others of its labels.
   virtual double operations() const { return 0; }
-  /// True while a long task, which gives way between its steps (Engine::GiveWay), lets this one go first.
-  virtual bool is_short() const { return true; }
-  /// True if it gives way between its steps: then time does not bound its batch. A short one lets those without go
-  /// first.
-  virtual bool has_steps() const { return !is_short(); }
+  /// Of all but kWhole it gives way between its steps, and time does not bound its batch.
+  virtual TaskClass task_class() const { return TaskClass::kWhole; }
   /// Computes all of `batch`, which holds this task and others of its key, and leaves each result in its task. None may
   /// depend on the others. It is cancelled (core/work.h) once no caller of the batch waits.
   virtual void Run(std::span<Task* const> batch) = 0;
@@ -82,10 +86,10 @@ class Engine {
   /// for others, so it owns what it works on. Must not be called by a task.
   void Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::function<bool()>& cancelled);
   /// The same for a function, alone. It may use the caller's memory: if it has begun, the caller waits for its end,
-  /// which is soon if it asks whether it is cancelled. One with steps calls GiveWay between them.
-  void Compute(const TaskLabels& labels, const std::function<void()>& work, TaskSteps steps, Turn& turn,
+  /// which is soon if it asks whether it is cancelled. Of all classes but kWhole it calls GiveWay between its steps.
+  void Compute(const TaskLabels& labels, const std::function<void()>& work, TaskClass task_class, Turn& turn,
                const std::function<bool()>& cancelled);
-  /// Called by a task with steps: computes one batch of the shorter ones that wait, so that neither waits for long.
+  /// Called by a task between its steps: computes one batch of those that go first, so that neither waits for long.
   void GiveWay();
 
   /// Tasks that wait.
@@ -121,7 +125,6 @@ class Engine {
   void Wait(const std::shared_ptr<Entry>& entry, Turn& turn, bool may_leave);
   void Work();
   std::shared_ptr<Entry> First(bool wait) const;
-  bool MayGoFirst(const Task& task) const;
   Batch Next(std::unique_lock<std::mutex>& lock, bool wait);
   void AwaitOthers(std::unique_lock<std::mutex>& lock);
   bool IsFull(const Entry& first) const;
@@ -144,8 +147,8 @@ class Engine {
   };
   std::map<Kind, double> unit_seconds_;  // of an operation, or of an image or text; running means
   // Of the engine's thread:
-  double given_ = 0;            // seconds that the running task gave to others
-  bool running_short_ = false;  // the running task is
+  double given_ = 0;                             // seconds that the running task gave to others
+  TaskClass running_class_ = TaskClass::kWhole;  // of the running task
   std::thread thread_;
 };
 

@@ -331,12 +331,12 @@ class Inference {
     for (const std::string& text : texts) {
       std::vector<int32_t> ids;
       context_.Prepare(call_, [&] { ids = language.ReadPrompt(text); });
+      const model::GenerationSettings settings = SettingsOf(options, language.Settings(std::ssize(ids)));
       const auto continue_text = [&] {
         const auto take = [](std::string_view) { return true; };
-        const model::GenerationSettings settings = SettingsOf(options, language.Settings(std::ssize(ids)));
         output.texts.push_back(language.Continue(ids, settings, take, {}, context_.Steps()).text);
       };
-      context_.Compute({model_->id(), "generation"}, call_, continue_text, TaskSteps::kLong);
+      context_.Compute({model_->id(), "generation"}, call_, continue_text, WritingClass(*model_, settings));
     }
     return output;
   }

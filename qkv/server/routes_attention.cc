@@ -11,6 +11,7 @@
 #include "qkv/server/generation_request.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"
+#include "qkv/server/tasks.h"
 
 namespace qkv::server {
 namespace {
@@ -123,6 +124,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   const bool writes = language.model().has_decoder() && language.model().has_encoder();
   if (input.Has("target")) request.target = input.Text("target");
   request.stop = context.Steps();
+  const TaskClass task_class = writes ? WritingClass(model, request.settings) : TaskClass::kWhole;
   const app::TextAttender attender(language, std::move(request));
   std::vector<int32_t> ids;
   context.Prepare(call, [&] { ids = attender.Read(text); });
@@ -130,8 +132,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   if (!writes) RequireNumbers(tokens * tokens, packed);
   app::TextAttention attention;
   context.Compute(
-      {model.id(), "attention"}, call, [&] { attention = attender.Compute(text, ids); },
-      writes ? TaskSteps::kLong : TaskSteps::kNone);
+      {model.id(), "attention"}, call, [&] { attention = attender.Compute(text, ids); }, task_class);
   const auto numbers = static_cast<double>(attention.weights.size());
   RequireNumbers(numbers, packed);
   call.memory->Reserve(AnswerBytes(numbers, packed));

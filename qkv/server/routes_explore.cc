@@ -76,7 +76,7 @@ HttpResponse Explore(Context& context, Call& call, ExplorerState& state) {
   call.model = model->id();
   context.Compute(
       {model->id(), "explorer"}, call, [&] { response.body = AnswerExplorer(context, call, state, request, model); },
-      TaskSteps::kShort);
+      TaskClass::kExplorer);
   return response;
 }
 

@@ -5,6 +5,7 @@
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"
+#include "qkv/server/tasks.h"
 
 namespace qkv::server {
 namespace {
@@ -98,7 +99,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
     c.prompt_tokens = written.source_tokens, c.tokens = written.tokens;
   };
   try {
-    context.Compute({model->id(), "generation"}, call, continue_text, TaskSteps::kLong);
+    context.Compute({model->id(), "generation"}, call, continue_text, WritingClass(*model, settings));
   } catch (const Cancelled&) {
     if (!stream.begun()) throw;
     stream.Fail(503, "timeout_error", "the next token took longer than a request may");

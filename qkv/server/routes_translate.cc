@@ -7,6 +7,7 @@
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"
+#include "qkv/server/tasks.h"
 
 namespace qkv::server {
 namespace {
@@ -93,7 +94,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
             return taken;
           });
         },
-        TaskSteps::kLong);
+        WritingClass(*r.model, options.settings));
     if (!taken) throw Cancelled();
     context.metrics().CountTokens(r.model->id(), written.source_tokens, written.tokens);
     io::Json end = TextJson(i, written);

@@ -19,8 +19,16 @@ constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
 constexpr int64_t kMaxImages = 64;
 // Kept from pass to pass; what a rare large image took beyond it is freed.
 constexpr int64_t kMaxScratchBytes = int64_t{256} << 20;
-// Bytes of weights that a short task reads, for each of its tokens all of them: about a second.
-constexpr double kShort = 2e10;
+// Bytes of weights that a short text reads, for each of its tokens all of them: about a second.
+constexpr double kShortBytes = 2e10;
+
+// Weights that are read for so many texts one after the other, in bytes. More tokens than the decoder has positions for
+// are never written.
+double WritingBytes(const LoadedModel& model, const model::GenerationSettings& settings, int64_t texts) {
+  const int64_t tokens = std::min(settings.max_tokens, model.language()->model().decoder().config().length);
+  return static_cast<double>(tokens) * static_cast<double>(settings.beams) * static_cast<double>(texts) *
+         static_cast<double>(model.bytes());
+}
 
 // All tasks of a batch are of the class of its first, whose key they share.
 template <typename T>
@@ -175,6 +183,10 @@ void EmbedTask::Run(std::span<Task* const> batch) {
   }
 }
 
+TaskClass WritingClass(const LoadedModel& model, const model::GenerationSettings& settings, int64_t texts) {
+  return WritingBytes(model, settings, texts) <= kShortBytes ? TaskClass::kShort : TaskClass::kLong;
+}
+
 WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts,
                      app::WritingOptions options, std::function<void()> give_way)
     : model_(std::move(model)), texts_(std::move(texts)), options_(std::move(options)), give_way_(std::move(give_way)) {
@@ -194,13 +206,11 @@ bool WriteTask::Joins(const Task& other) const {
   return options_.settings == static_cast<const WriteTask&>(other).options_.settings;
 }
 
-double WriteTask::Bytes(int64_t texts) const {
-  const model::GenerationSettings& s = options_.settings;
-  const double tokens = static_cast<double>(s.max_tokens) * static_cast<double>(s.beams) * static_cast<double>(texts);
-  return tokens * static_cast<double>(model_->bytes());
-}
+double WriteTask::operations() const { return WritingBytes(*model_, options_.settings, size()); }
 
-bool WriteTask::is_short() const { return Bytes((size() + options_.together - 1) / options_.together) <= kShort; }
+TaskClass WriteTask::task_class() const {
+  return WritingClass(*model_, options_.settings, (size() + options_.together - 1) / options_.together);
+}
 
 void WriteTask::Run(std::span<Task* const> batch) {
   const std::vector<WriteTask*> tasks = As<WriteTask>(batch);

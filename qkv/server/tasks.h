@@ -71,6 +71,10 @@ class EmbedTask final : public Task {
   Tensor<float> vectors_;
 };
 
+/// kShort if writing so many texts one after the other, each to its end, takes about a second at most, by the weights
+/// that are read; else kLong.
+TaskClass WritingClass(const LoadedModel& model, const model::GenerationSettings& settings, int64_t texts = 1);
+
 /// Texts that a decoder with a source writes.
 class WriteTask final : public Task {
  public:
@@ -83,19 +87,14 @@ class WriteTask final : public Task {
   int64_t size() const override { return std::ssize(texts_); }
   int64_t rows() const override { return size() * options_.settings.beams; }
   /// If every text is written to its end: weights that are read, in bytes.
-  double operations() const override { return Bytes(size()); }
+  double operations() const override;
   bool Joins(const Task& other) const override;
-  bool has_steps() const override { return true; }
-  /// By its cost: a text that is written token by token stands still meanwhile.
-  bool is_short() const override;
+  TaskClass task_class() const override;
   void Run(std::span<Task* const> batch) override;
 
   const std::vector<app::Written>& written() const { return written_; }
 
  private:
-  // Of so many texts one after the other.
-  double Bytes(int64_t texts) const;
-
   std::shared_ptr<const LoadedModel> model_;
   const std::vector<app::TextIds> texts_;
   app::WritingOptions options_;

@@ -44,9 +44,9 @@ int Compute(Engine& engine, int number, std::vector<size_t>* batches) {
 }
 
 void Compute(Engine& engine, const TaskLabels& labels, const std::function<void()>& work,
-             TaskSteps steps = TaskSteps::kNone) {
+             TaskClass task_class = TaskClass::kWhole) {
   Turn turn;
-  engine.Compute(labels, work, steps, turn, kNever);
+  engine.Compute(labels, work, task_class, turn, kNever);
 }
 
 // Keeps the engine busy until it is opened.
@@ -212,7 +212,7 @@ TEST(Engine, EndsFunctionsThatUseTheCallersMemory) {
         [&] {
           for (;; ++steps) CheckCancelled(), ++own[static_cast<size_t>(steps % 1000)];
         },
-        TaskSteps::kNone, turn, [&] { return gone.load(); });
+        TaskClass::kWhole, turn, [&] { return gone.load(); });
   });
   while (steps == 0) std::this_thread::sleep_for(1ms);
   gone = true;
@@ -235,7 +235,7 @@ TEST(Engine, TasksWithinTasksAreGivenUpByTheirOwnCallers) {
           CheckCancelled();
           outer_goes_on = true;
         },
-        TaskSteps::kLong);
+        TaskClass::kLong);
   });
   entered.get_future().wait();
   auto inner = BeginEndless(engine, &begun, gone);
@@ -308,7 +308,7 @@ TEST(Engine, ChargesClientsWhatTheirTasksReallyTook) {
     results.push_back(std::async(std::launch::async, [&, client, time] {
       Turn turn{.client = client};
       const auto work = [&] { std::this_thread::sleep_for(time), order.push_back(client); };
-      engine.Compute({"m", "writing"}, work, TaskSteps::kNone, turn, kNever);
+      engine.Compute({"m", "writing"}, work, TaskClass::kWhole, turn, kNever);
     }));
     AwaitWaiting(engine, std::ssize(results));
   };
@@ -321,21 +321,20 @@ TEST(Engine, ChargesClientsWhatTheirTasksReallyTook) {
   EXPECT_EQ(std::count(order.begin(), second, "light"), 20);
 }
 
-// A task of two steps that is computed already, and gives way between them once `queued` is set.
+// A task of some steps that is computed already, and gives way between them once `queued` is set.
 std::future<void> BeginLong(Engine& engine, std::promise<void>& queued, std::vector<std::string>& order,
-                            TaskSteps steps = TaskSteps::kLong) {
+                            TaskClass task_class = TaskClass::kLong, int steps = 2) {
   const auto entered = std::make_shared<std::promise<void>>();
-  std::future<void> task = std::async(std::launch::async, [&, entered, steps] {
-    Compute(
-        engine, {"m", "long"},
-        [&] {
-          entered->set_value();
-          queued.get_future().wait();
-          order.emplace_back("first step");
-          engine.GiveWay();
-          order.emplace_back("second step");
-        },
-        steps);
+  std::future<void> task = std::async(std::launch::async, [&, entered, task_class, steps] {
+    const auto work = [&] {
+      entered->set_value();
+      queued.get_future().wait();
+      for (int i = 0; i < steps; ++i) {
+        if (i > 0) engine.GiveWay();
+        order.emplace_back("step");
+      }
+    };
+    Compute(engine, {"m", "long"}, work, task_class);
   });
   entered->get_future().wait();
   return task;
@@ -348,7 +347,7 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   auto long_task = BeginLong(engine, queued, order);
   auto other_long = std::async(std::launch::async, [&] {
     Compute(
-        engine, {"m", "long"}, [&] { order.emplace_back("other long one"); }, TaskSteps::kLong);
+        engine, {"m", "long"}, [&] { order.emplace_back("other long one"); }, TaskClass::kLong);
   });
   AwaitWaiting(engine, 1);
   auto short_task = std::async(std::launch::async, [&] {
@@ -357,30 +356,78 @@ TEST(Engine, LongTasksGiveWayToShortOnes) {
   AwaitWaiting(engine, 2);
   queued.set_value();
   long_task.get(), other_long.get(), short_task.get();
-  EXPECT_EQ(order, (std::vector<std::string>{"first step", "short one", "second step", "other long one"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"step", "short one", "step", "other long one"}));
 }
 
-// What they work on may be each other's too.
-TEST(Engine, ShortOnesWithStepsGiveWayToThoseWithout) {
+// Who goes before the second step of a task, of all that wait; the rest follow it.
+std::vector<std::string> WhoGoesFirst(TaskClass running) {
   Engine engine({}, {});
   std::promise<void> queued;
   std::vector<std::string> order;
-  auto task = BeginLong(engine, queued, order, TaskSteps::kShort);
+  auto task = BeginLong(engine, queued, order, running, /*steps=*/6);
   std::vector<std::future<void>> others;
-  const auto add = [&](const char* name, TaskSteps steps) {
-    others.push_back(std::async(std::launch::async, [&engine, &order, name, steps] {
-      Compute(
-          engine, {"m", name}, [&] { order.emplace_back(name); }, steps);
+  const std::vector<std::pair<const char*, TaskClass>> waiting = {{"long text", TaskClass::kLong},
+                                                                  {"explorer", TaskClass::kExplorer},
+                                                                  {"short text", TaskClass::kShort},
+                                                                  {"digit", TaskClass::kWhole}};
+  for (const auto& [name, task_class] : waiting) {
+    others.push_back(std::async(std::launch::async, [&engine, &order, name, task_class] {
+      const auto work = [&] {
+        order.emplace_back(name);
+        engine.GiveWay();
+      };
+      Compute(engine, {"m", name}, work, task_class);
     }));
     AwaitWaiting(engine, std::ssize(others));
-  };
-  add("long", TaskSteps::kLong), add("other with steps", TaskSteps::kShort), add("without steps", TaskSteps::kNone);
+  }
   queued.set_value();
   task.get();
   for (auto& other : others) other.get();
-  ASSERT_EQ(order.size(), 5);
-  EXPECT_EQ(std::vector(order.begin(), order.begin() + 3),
-            (std::vector<std::string>{"first step", "without steps", "second step"}));
+  EXPECT_EQ(order.size(), 4 + 6);
+  const auto last = std::find(order.rbegin(), order.rend(), "step").base();
+  std::vector<std::string> first(order.begin(), last);
+  std::erase(first, "step");
+  std::ranges::sort(first);
+  return first;
+}
+
+TEST(Engine, TasksGiveWayToThoseOfLaterClasses) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(WhoGoesFirst(TaskClass::kLong), (Names{"digit", "explorer", "short text"}));
+  EXPECT_EQ(WhoGoesFirst(TaskClass::kExplorer), (Names{"digit", "short text"}));
+  EXPECT_EQ(WhoGoesFirst(TaskClass::kShort), (Names{"digit"}));
+  EXPECT_EQ(WhoGoesFirst(TaskClass::kWhole), Names{});
+}
+
+// A text that lets a call of the explorer go first does not hold up those before which that call does not go.
+TEST(Engine, TasksWithinTasksGiveWayToo) {
+  Engine engine({}, {});
+  std::vector<std::string> order;
+  std::promise<void> entered;
+  const auto begin = [&](const char* name, TaskClass task_class) {
+    return std::async(std::launch::async, [&, name, task_class] {
+      const auto work = [&, name] {
+        order.emplace_back(name);
+        if (order.size() == 1) entered.set_value();
+        AwaitWaiting(engine, 1);
+        engine.GiveWay();
+        order.push_back(std::string(name) + " ends");
+      };
+      Compute(engine, {"m", name}, work, task_class);
+    });
+  };
+  auto text = begin("long text", TaskClass::kLong);
+  entered.get_future().wait();
+  auto explorer = begin("explorer", TaskClass::kExplorer);
+  while (engine.waiting() > 0) std::this_thread::sleep_for(1ms);
+  auto translation = begin("short text", TaskClass::kShort);
+  while (engine.waiting() > 0) std::this_thread::sleep_for(1ms);
+  auto digit = std::async(std::launch::async, [&] {
+    Compute(engine, {"m", "digit"}, [&] { order.emplace_back("digit"); });
+  });
+  for (auto* task : {&text, &explorer, &translation, &digit}) task->get();
+  EXPECT_EQ(order, (std::vector<std::string>{"long text", "explorer", "short text", "digit", "short text ends",
+                                             "explorer ends", "long text ends"}));
 }
 
 TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
@@ -398,7 +445,7 @@ TEST(Engine, LongTasksGiveWayToOneBatchAtATime) {
   queued.set_value();
   long_task.get();
   for (std::future<void>& other : others) other.get();
-  EXPECT_EQ(order, (std::vector<std::string>{"first step", "short one", "second step", "short one"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"step", "short one", "step", "short one"}));
 }
 
 TEST(Engine, WaitsForOthersNoLongerThanItMay) {

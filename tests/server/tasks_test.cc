@@ -33,9 +33,13 @@ TEST(WriteTask, IsShortByItsCost) {
   const auto model = std::make_shared<const LoadedModel>(entry, app::Note());
   const auto is_short = [&](int64_t tokens, int64_t beams) {
     app::WritingOptions options;
+    options.together = 1;
     options.settings.max_tokens = tokens;
     options.settings.beams = beams;
-    return WriteTask(model, model->language()->ReadSources({{"The house is green."}}, ""), options).is_short();
+    const auto texts = model->language()->ReadSources({{"The house is green."}}, "");
+    const TaskClass as_stream = WritingClass(*model, options.settings);
+    EXPECT_EQ(WriteTask(model, texts, options).task_class(), as_stream);
+    return as_stream == TaskClass::kShort;
   };
   EXPECT_TRUE(is_short(50, 4));
   // No more than the decoder's 8,192 positions.
