@@ -21,9 +21,10 @@ class Exchange {
   const HttpRequest& request() const { return request_; }
   /// True when the answer is not needed any more: the client has gone, or the server gives up at its end.
   virtual bool cancelled() const = 0;
-  /// Unpacks the request's body if it is compressed. Throws HttpError 400, 413 and 429 as encoding.h's Gunzip, within
-  /// Limits. Takes time: not for the transport's thread.
-  virtual void UnpackBody() = 0;
+  /// Before the request's body is read: unpacks it if it is compressed, and reserves what reading it takes if it is
+  /// JSON. Throws HttpError 400, 413 and 429 as encoding.h's Gunzip, within Limits. Unpacking takes time: not for the
+  /// transport's thread.
+  virtual void PrepareBody() = 0;
   /// To be called before the end of the answer; the last note counts.
   virtual void Note(WorkNote note) = 0;
   /// Sends the whole answer. Once, and neither before nor after BeginStream. Status 499, of a client that has left,

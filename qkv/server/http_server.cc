@@ -14,39 +14,55 @@ constexpr double kGraceSeconds = 0.5;  // of connections without a request at th
 }  // namespace
 
 void HttpServer::State::Accept() {
-  if (stopping) return;
-  if (std::ssize(sessions) >= limits.connections && LongestIdle() == nullptr) {
-    full = true;
-    return;
-  }
+  if (stopping || accepting) return;
   full = false;
+  const bool opened = !next || OpenNext();
+  if (!opened || (std::ssize(sessions) >= limits.connections && LongestWaiting() == nullptr)) return AcceptLater();
+  accepting = true;
   acceptor.async_accept([self = shared_from_this()](const ErrorCode& error, tcp::socket socket) {
+    self->accepting = false;
     if (self->stopping) {
       if (!error) self->Open(std::move(socket));
       return;
     }
-    if (error) {  // out of descriptors: some will be free soon
-      self->pause.expires_after(std::chrono::milliseconds(100));
-      self->pause.async_wait([self](const ErrorCode&) { self->Accept(); });
-      return;
-    }
-    if (std::ssize(self->sessions) >= self->limits.connections) {
-      if (Session* const idle = self->LongestIdle()) idle->Close();
-    }
-    self->Open(std::move(socket));
+    if (error) return self->AcceptLater();  // out of descriptors: some will be free soon
+    self->next.emplace(std::move(socket));
     self->Accept();
   });
 }
 
-// What is closed for a new connection: of the client with most connections, and of none that has only one.
-Session* HttpServer::State::LongestIdle() const {
+// False if there is no room, and no connection that may be closed.
+bool HttpServer::State::OpenNext() {
+  if (std::ssize(sessions) >= limits.connections) {
+    Session* const waiting = LongestWaiting();
+    if (waiting == nullptr) return false;
+    waiting->Close();
+  }
+  tcp::socket socket = std::move(*next);
+  next.reset();
+  Open(std::move(socket));
+  return true;
+}
+
+// Unless a connection leaves, or waits for another request, before.
+void HttpServer::State::AcceptLater() {
+  full = true;
+  pause.expires_after(std::chrono::milliseconds(100));
+  pause.async_wait([self = shared_from_this()](const ErrorCode& error) {
+    if (!error) self->Accept();
+  });
+}
+
+// What is closed for a new connection: the one that has waited longest for its client, of the client with most
+// connections, and of none that has only one.
+Session* HttpServer::State::LongestWaiting() const {
   std::map<std::string_view, int> of_client;
   for (const Session* session : sessions) ++of_client[session->client()];
   Session* longest = nullptr;
   int most = 1;
   for (Session* session : sessions) {
     const int count = of_client[session->client()];
-    if (!session->idle() || count <= 1 || count < most) continue;
+    if (!session->waits() || count <= 1 || count < most) continue;
     if (longest == nullptr || count > most || session->since() < longest->since()) longest = session;
     most = count;
   }
@@ -82,6 +98,8 @@ void HttpServer::State::Drain() {
   if (!ending && hooks.ends) hooks.ends();
   ending = true;
   // Connections that the kernel holds are accepted first: their clients may have sent requests.
+  if (next) Open(std::move(*next));
+  next.reset();
   ErrorCode none_left, ignored;
   acceptor.non_blocking(true, none_left);
   while (!none_left && std::ssize(sessions) < limits.connections) {

@@ -279,7 +279,7 @@ struct Server::State {
     const HttpRequest& request = call.request();
     try {
       const CancelScope scope(call.cancelled);
-      call.exchange->UnpackBody();
+      call.exchange->PrepareBody();
       std::optional<HttpResponse> response = route.handler(call);
       if (response) Compress(request, &*response);
       return response;

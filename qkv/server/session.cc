@@ -14,19 +14,17 @@
 #include <string_view>
 
 #include "qkv/server/encoding.h"
+#include "qkv/server/reply.h"
 
 namespace qkv::server {
 namespace {
 
-constexpr int64_t kStep = int64_t{1} << 20;            // bytes that are reserved at a time for a chunked body
 constexpr int64_t kSmall = int64_t{64} << 10;          // bytes of an answer that is sent whatever is reserved
-constexpr int64_t kMaxUnsent = int64_t{4} << 20;       // bytes of a stream that its client has not taken
 constexpr int64_t kMaxLingering = int64_t{256} << 20;  // bytes of a refused body that are read and dropped
 constexpr double kLingerSeconds = 2;
 constexpr std::chrono::milliseconds kLook{25};    // between two looks at a connection with bytes that are not read yet
 constexpr std::chrono::milliseconds kClosed{50};  // from a client's end of sending until it counts as gone
-constexpr std::string_view kNoRoom = "the server holds as many requests as its memory allows";
-constexpr size_t kMaxNamed = 1000;  // bytes of a target in the log, if its header is too long
+constexpr size_t kMaxNamed = 1000;                // bytes of a target in the log, if its header is too long
 
 // The category of the parser's errors.
 const boost::system::error_category& HttpErrors() { return make_error_code(http::error::bad_method).category(); }
@@ -70,77 +68,6 @@ std::pair<int, std::string> StatusOf(const ErrorCode& error, const Limits& limit
   return {0, ""};
 }
 
-// What a handler holds. Every call is posted to the server's thread.
-class Reply final : public Exchange {
- public:
-  Reply(std::shared_ptr<Session> session, HttpRequest request, std::shared_ptr<std::atomic<bool>> cancelled)
-      : session_(std::move(session)), cancelled_(std::move(cancelled)), unsent_(session_->unsent()) {
-    request_ = std::move(request);
-  }
-  ~Reply() override {
-    try {
-      if (!answered_) {
-        Respond(ErrorResponse(500, "server_error", "the request was not answered", request_.path));
-      } else if (streaming_) {
-        EndStream();
-      }
-    } catch (const std::bad_alloc&) {  // there is no answering without memory
-    }
-    session_->state()->bodies -= unpacked_;
-  }
-
-  bool cancelled() const override { return *cancelled_; }
-
-  void UnpackBody() override {
-    if (request_.body.empty() || !IsGzip(request_.Header("content-encoding"))) return;
-    HttpServer::State& state = *session_->state();
-    request_.body = Gunzip(request_.body, state.limits.body, [&](int64_t bytes) {
-      if (bytes < 0) {
-        state.bodies += bytes;
-      } else if (!state.Reserve(bytes)) {
-        throw HttpError(429, "rate_limit_error", std::string(kNoRoom));
-      }
-      unpacked_ += bytes;
-    });
-  }
-  void Note(WorkNote note) override {
-    session_->Post([session = session_, note = std::move(note)]() mutable { session->Note(std::move(note)); });
-  }
-
-  void Respond(HttpResponse response) override {
-    if (answered_) {  // a failure after the stream had begun: nothing but its end can be said
-      if (streaming_) EndStream();
-      return;
-    }
-    answered_ = true;
-    session_->Post(
-        [session = session_, response = std::move(response)]() mutable { session->Write(std::move(response), false); });
-  }
-  void BeginStream(HttpResponse head) override {
-    answered_ = streaming_ = true;
-    *unsent_ += std::ssize(head.body);
-    session_->Post([session = session_, head = std::move(head)]() mutable { session->BeginStream(std::move(head)); });
-  }
-  bool Send(std::string piece) override {
-    if (cancelled() || *unsent_ > kMaxUnsent) return false;
-    *unsent_ += std::ssize(piece);
-    session_->Post(
-        [session = session_, piece = std::move(piece)]() mutable { session->Queue(std::move(piece), false); });
-    return true;
-  }
-  void EndStream() override {
-    streaming_ = false;
-    session_->Post([session = session_] { session->Queue("", true); });
-  }
-
- private:
-  std::shared_ptr<Session> session_;
-  std::shared_ptr<std::atomic<bool>> cancelled_;
-  std::shared_ptr<std::atomic<int64_t>> unsent_;
-  int64_t unpacked_ = 0;  // bytes that are reserved for the unpacked body
-  bool answered_ = false, streaming_ = false;
-};
-
 }  // namespace
 
 std::string AddressText(const net::ip::address& address) {
@@ -170,6 +97,7 @@ void Session::ReadHeader(double seconds) {
   stream_.expires_never();
   began_ = Clock::now();
   LimitReading(seconds);
+  waits_since_ = Clock::now();
   if (state_->full) state_->Accept();  // it may make room
   if (left_) return;
   ParseHeader();
@@ -207,15 +135,12 @@ void Session::OnHeader(const ErrorCode& error) {
     return FailToRead(error);
   }
   std::optional<HttpResponse> refusal = Refusal();
-  const bool chunked = parser_->chunked();
   const int64_t length = static_cast<int64_t>(parser_->content_length().value_or(0));
-  const int64_t first = chunked ? std::min(kStep, state_->limits.body) : length;
-  if (!refusal && !state_->Reserve(first)) refusal = Full();
+  if (!refusal && length > 0 && !state_->bodies.HasRoom(holder_, length)) refusal = Full();
   if (refusal) {
     const bool body_follows = length > 0 || parser_->get().count(http::field::transfer_encoding) > 0;
     return Write(std::move(*refusal), body_follows);
   }
-  reserved_ += first;
   if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
     net::async_write(stream_, net::buffer(kContinue), [self = shared_from_this()](const ErrorCode& failed, size_t) {
@@ -231,6 +156,7 @@ void Session::BeginRequest() {
   ++turn_;
   request_ = {};
   request_.peer = peer_;
+  holder_ = client_;
   outcome_ = {};
   client_gone_ = false;
   if (!late_) began_ = Clock::now();
@@ -256,6 +182,7 @@ void Session::TakeFields() {
   if (client.empty() || client == peer_) return;
   request_.proxy = peer_;
   request_.peer = client;
+  holder_ = ClientOfAddress(client);
 }
 
 // The path of a request whose header cannot be read, for the log.
@@ -311,30 +238,33 @@ void Session::RequireFraming() const {
 
 void Session::Hold(int64_t bytes) {
   reserved_ += bytes;
-  state_->bodies += bytes;
+  state_->bodies.Hold(holder_, bytes);
+}
+
+bool Session::Reserve(int64_t bytes) {
+  if (!state_->bodies.Reserve(holder_, bytes)) return false;
+  reserved_ += bytes;
+  return true;
 }
 
 HttpResponse Session::Full() const { return ErrorResponse(429, "rate_limit_error", kNoRoom, request_.path); }
 
 void Session::ReadBody() {
   LimitReading(state_->limits.transfer_seconds);
-  if (parser_->chunked()) return ReadChunks();
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnBody(error); });
+  if (parser_->is_done()) return OnBody({});
+  ReadSome();
 }
 
-// Of a body whose length is not announced, memory is reserved as it comes.
-void Session::ReadChunks() {
+// Memory is reserved as bytes come: an announced length holds nothing.
+void Session::ReadSome() {
+  waits_since_ = Clock::now();
   http::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
     if (error || self->left_ || self->parser_->is_done()) return self->OnBody(error);
-    if (std::ssize(self->parser_->get().body()) + kStep / 2 > self->reserved_) {
-      if (!self->state_->Reserve(kStep)) {
-        self->EndLimit();
-        return self->Write(self->Full(), true);
-      }
-      self->reserved_ += kStep;
+    if (!self->Reserve(std::ssize(self->parser_->get().body()) - self->reserved_)) {
+      self->EndLimit();
+      return self->Write(self->Full(), true);
     }
-    self->ReadChunks();
+    self->ReadSome();
   });
 }
 
@@ -430,11 +360,9 @@ void Session::Write(HttpResponse response, bool close_after) {
   // The request's body is gone; the answer is held until its client has taken it.
   Release();
   const int64_t size = std::ssize(response.body);
-  if (size <= kSmall || state_->bodies == 0) {
+  if (size <= kSmall || state_->bodies.total() == 0) {
     Hold(size);
-  } else if (state_->Reserve(size)) {
-    reserved_ += size;
-  } else {
+  } else if (!Reserve(size)) {
     response = Full();
   }
   outcome_.status = response.status;
@@ -444,6 +372,7 @@ void Session::Write(HttpResponse response, bool close_after) {
   if (!head_only_) response_->body() = std::move(response.body);
   EndWatch();
   stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  waits_since_ = Clock::now();
   http::async_write(stream_, *response_,
                     [self = shared_from_this(), close_after](const ErrorCode& error, size_t bytes) {
                       self->OnWritten(error, bytes, close_after);
@@ -523,14 +452,14 @@ void Session::WriteQueue() {
   }
   sending_ = true;
   stream_.expires_after(Seconds(state_->limits.transfer_seconds));
+  waits_since_ = Clock::now();
   net::async_write(stream_, net::buffer(pieces_.front().bytes),
                    [self = shared_from_this()](const ErrorCode& error, size_t) {
                      self->sending_ = false;
                      if (self->left_) return;
                      const int64_t counted = self->pieces_.front().counted;
                      *self->unsent_ -= counted;
-                     self->reserved_ -= counted;
-                     self->state_->bodies -= counted;
+                     self->Release(counted);
                      self->pieces_.pop_front();
                      if (error) {
                        *self->cancelled_ = true;

@@ -19,6 +19,8 @@
 #include <string_view>
 #include <utility>
 
+#include "qkv/server/client_bytes.h"
+#include "qkv/server/growing_body.h"
 #include "qkv/server/host.h"
 #include "qkv/server/http_server.h"
 
@@ -36,12 +38,21 @@ using ErrorCode = boost::system::error_code;
 
 inline Clock::duration Seconds(double seconds) { return std::chrono::milliseconds(std::llround(1000 * seconds)); }
 
+inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
+inline constexpr std::chrono::seconds kTaking{
+    1};  // that a client has for an answer before its connection may be closed
+// Of a body that are held at a time: itself, and of JSON a text of it by the parser and by the value that it becomes.
+inline constexpr int64_t kMostCopies = 3;
+
 /// What the connections share. All of it belongs to the thread of HttpServer::Run, but for `stopping` and `bodies`.
 struct HttpServer::State : std::enable_shared_from_this<State> {
-  State(Limits limits_given, Hooks hooks_given) : limits(limits_given), hooks(std::move(hooks_given)) {}
+  State(Limits limits_given, Hooks hooks_given)
+      : limits(limits_given), hooks(std::move(hooks_given)), bodies(limits.bodies, kMostCopies * limits.body) {}
 
   void Accept();
-  Session* LongestIdle() const;
+  bool OpenNext();
+  void AcceptLater();
+  Session* LongestWaiting() const;
   void Open(tcp::socket socket);
   void Remove(Session* session);
   void Drain();
@@ -49,12 +60,6 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   void EndIfDone();
   void AwaitSignals();
   void OnSignal(int number);
-  // Of what bodies and answers may have together. False: there is no room.
-  bool Reserve(int64_t bytes) {
-    if ((bodies += bytes) <= limits.bodies) return true;
-    bodies -= bytes;
-    return false;
-  }
 
   net::io_context context{1};
   net::executor_work_guard<net::io_context::executor_type> work = net::make_work_guard(context);
@@ -67,15 +72,14 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   double drain_seconds = 0, notice_seconds = 0;
   bool ending = false;  // a signal has come
   std::atomic<bool> stopping{false};
-  std::set<Session*> sessions;     // that are open
-  bool full = false;               // nothing is accepted until one has left
-  std::atomic<int64_t> bodies{0};  // bytes reserved for bodies and answers
+  std::set<Session*> sessions;      // that are open
+  std::optional<tcp::socket> next;  // accepted, and not open yet
+  bool accepting = false, full = false;
+  ClientBytes bodies;  // and answers
 };
 
 /// An IPv4 address as such, also where sockets of IPv6 take it.
 std::string AddressText(const net::ip::address& address);
-
-inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
 
 /// One connection: reads requests one after the other and writes their answers. Its members are called on the thread of
 /// HttpServer::Run; others reach it by Post.
@@ -95,7 +99,12 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void Begin() { ReadHeader(state_->limits.header_seconds); }
   bool idle() const { return phase_ == Phase::kIdle; }
-  Clock::time_point since() const { return began_; }  // if it is idle
+  // For its client: to send, or to take what is sent.
+  bool waits() const {
+    if (phase_ == Phase::kWriting) return (response_ || sending_) && Clock::now() > waits_since_ + kTaking;
+    return phase_ != Phase::kWorking;
+  }
+  Clock::time_point since() const { return waits_since_; }
   const std::string& client() const { return client_; }
   template <typename F>
   void Post(F&& f) {
@@ -143,9 +152,10 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<HttpResponse> Refusal();
   void RequireFraming() const;
   void Hold(int64_t bytes);
+  bool Reserve(int64_t bytes);
   HttpResponse Full() const;
   void ReadBody();
-  void ReadChunks();
+  void ReadSome();
   void OnBody(const ErrorCode& error);
   void Watch();
   void WatchSlowly(std::optional<Clock::time_point> closed);
@@ -165,9 +175,10 @@ class Session : public std::enable_shared_from_this<Session> {
     Release();
     state_->Remove(this);
   }
-  void Release() {
-    state_->bodies -= reserved_;
-    reserved_ = 0;
+  void Release() { Release(reserved_); }
+  void Release(int64_t bytes) {
+    state_->bodies.Release(holder_, bytes);
+    reserved_ -= bytes;
   }
   http::response<http::string_body> Message(HttpResponse& response, bool close_after) const;
 
@@ -179,15 +190,16 @@ class Session : public std::enable_shared_from_this<Session> {
   bool late_ = false;          // the request did not arrive in time
   bool skipped_line_ = false;  // an empty one before the request
   beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<http::request_parser<GrowingBody>> parser_;
   std::string peer_, client_;
   // Of one request:
   HttpRequest request_;
   Outcome outcome_;
-  Clock::time_point began_;
+  Clock::time_point began_, waits_since_;
   std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<std::atomic<int64_t>> unsent_ = std::make_shared<std::atomic<int64_t>>(0);
-  int64_t reserved_ = 0;
+  std::string holder_;    // the client that called, of what is reserved
+  int64_t reserved_ = 0;  // bytes
   unsigned version_ = 11;
   bool keep_alive_ = false, head_only_ = false;
   bool client_gone_ = false;  // before the answer was sent

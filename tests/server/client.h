@@ -24,11 +24,15 @@ struct Answer {
 
 class Client {
  public:
-  /// Throws Error if nothing listens.
-  explicit Client(uint16_t port, double seconds = 20) {
+  /// from: its own address. Throws Error if nothing listens.
+  explicit Client(uint16_t port, double seconds = 20, const char* from = "127.0.0.1") {
     socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
     const timeval limit{static_cast<time_t>(seconds), 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    ::inet_pton(AF_INET, from, &own.sin_addr);
+    Require(::bind(socket_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)) == 0, "cannot call from {}", from);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);

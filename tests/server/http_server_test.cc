@@ -167,37 +167,103 @@ TEST(HttpServer, LimitsHeaderAndBody) {
 TEST(HttpServer, LimitsAllBodiesTogether) {
   Running running({.body = 100, .bodies = 150});
   Client first(running.port());
-  first.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n");
+  first.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + std::string(99, 'x'));
   std::this_thread::sleep_for(50ms);
   Client second(running.port());
   second.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n");
   const Answer refused = second.Read();
   EXPECT_EQ(refused.status, 429);
   EXPECT_TRUE(refused.headers.contains("retry-after"));
-  first.Send(std::string(100, 'x'));
+  first.Send("x");
   EXPECT_EQ(first.Read().status, 200);
   Client third(running.port());
   third.Send(Post("/a", std::string(100, 'x')));
   EXPECT_EQ(third.Read().status, 200);
 }
 
-// Memory for a body whose length is not announced is taken as it comes.
-TEST(HttpServer, ReservesForChunksAsTheyCome) {
+// A client whose body does not come holds no memory, whatever length it announced.
+TEST(HttpServer, ReservesForBodiesAsTheyCome) {
   Running running({.body = 64 << 20, .bodies = 64 << 20});
   std::vector<std::unique_ptr<Client>> silent;
-  for (int i = 0; i < 16; ++i) {
-    silent.push_back(std::make_unique<Client>(running.port()));
-    silent.back()->Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 32; ++i) {
+    silent.push_back(std::make_unique<Client>(running.port(), 20, "127.0.0.2"));
+    silent.back()->Send(fmt::format("POST /a HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n",
+                                    i % 2 == 0 ? "Transfer-Encoding: chunked" : "Content-Length: 67108864"));
   }
   std::this_thread::sleep_for(50ms);
+  for (const char* from : {"127.0.0.1", "127.0.0.2"}) {
+    Client other(running.port(), 20, from);
+    other.Send(Post("/a", std::string(60 << 20, 'x')));
+    EXPECT_EQ(other.Read().status, 200) << from;
+  }
+}
+
+// Reading JSON takes its length again for the parser, and for what it gives.
+TEST(HttpServer, CountsWhatReadingJsonTakes) {
+  Running running({.body = 8 << 20, .bodies = 24 << 20});
+  std::promise<void> entered, open;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    try {
+      exchange->PrepareBody();
+    } catch (const HttpError& error) {
+      return exchange->Respond({.status = error.status()});
+    }
+    if (exchange->request().path != "/held") return exchange->Respond({});
+    std::thread([&, exchange] {
+      entered.set_value();
+      open.get_future().wait();
+      exchange->Respond({});
+    }).detach();
+  };
+  const std::string text(5 << 20, 'x'), json = " {" + text;
+  Client first(running.port());
+  first.Send(Post("/held", json));
+  entered.get_future().wait();
   Client other(running.port());
-  other.Send(Post("/a", std::string(20 << 20, 'x')));
+  other.Send(Post("/a", text));
+  EXPECT_EQ(other.Read().status, 200) << "20 of 24 MiB";
+  other.Send(Post("/a", json));
+  EXPECT_EQ(other.Read().status, 429);
+  open.set_value();
+  EXPECT_EQ(first.Read().status, 200);
+  // One alone is read, whatever it takes.
+  Running small({.body = 8 << 20, .bodies = 8 << 20});
+  small.handle = [](std::shared_ptr<Exchange> exchange) {
+    exchange->PrepareBody();
+    exchange->Respond({});
+  };
+  Client alone(small.port());
+  alone.Send(Post("/a", json));
+  EXPECT_EQ(alone.Read().status, 200);
+}
+
+// What one client holds leaves room for others. Of a body without a length it is known on the way.
+TEST(HttpServer, KeepsMemoryForOtherClients) {
+  Running running({.body = 16 << 20, .bodies = 64 << 20});
+  const std::string chunk(4 << 20, 'x');
+  std::vector<std::unique_ptr<Client>> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.push_back(std::make_unique<Client>(running.port(), 20, "127.0.0.2"));
+    greedy.back()->Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  }
+  // The first four hold all; the fifth is told so.
+  for (int i = 0; i < 4; ++i) {
+    for (int piece = 0; piece < 4; ++piece) {
+      greedy[static_cast<size_t>(i)]->Send(fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk));
+    }
+  }
+  for (int i = 0, status = 100; status == 100; ++i) {  // asks alone, and takes nothing
+    ASSERT_LT(i, 1000) << "the server has not read it";
+    std::this_thread::sleep_for(10ms);
+    Client asking(running.port(), 20, "127.0.0.2");
+    asking.Send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 524288\r\nExpect: 100-continue\r\n\r\n");
+    status = asking.ReadOne().status;
+  }
+  greedy[4]->Send(fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk));
+  EXPECT_EQ(greedy[4]->Read().status, 429);
+  Client other(running.port());
+  other.Send(Post("/a", std::string(3 << 20, 'x')));
   EXPECT_EQ(other.Read().status, 200);
-  const std::string chunk(8 << 20, 'x');
-  Client large(running.port());
-  large.Send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-  for (int i = 0; i < 7; ++i) large.Send(fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk));
-  EXPECT_EQ(large.Read().status, 429);
 }
 
 TEST(HttpServer, CountsAnswersThatAreNotTaken) {
@@ -348,6 +414,63 @@ TEST(HttpServer, ClosesTheLongestIdleConnectionOfMany) {
     clients[i]->Send(Get("/b"));
     EXPECT_EQ(clients[i]->Read().status, 200) << i;
   }
+}
+
+// Those that wait for their client: in a header, for a body, for an answer to be taken.
+TEST(HttpServer, ClosesTheLongestWaitingConnectionOfMany) {
+  const std::string within_body = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345";
+  for (const std::string& request : {std::string("GET /a HTTP/1.1\r\nHo"), within_body, Get("/large")}) {
+    Running running({.connections = 4});
+    running.handle = [](std::shared_ptr<Exchange> exchange) {
+      exchange->Respond({.body = std::string(exchange->request().path == "/large" ? 32 << 20 : 1, 'x')});
+    };
+    std::vector<std::unique_ptr<Client>> waiting;
+    for (int i = 0; i < 4; ++i) {
+      waiting.push_back(std::make_unique<Client>(running.port(), 20, "127.0.0.2"));
+      waiting.back()->Send(request);
+      std::this_thread::sleep_for(10ms);
+    }
+    Client newcomer(running.port());
+    newcomer.Send(Get("/b"));
+    EXPECT_EQ(newcomer.Read().status, 200) << request;
+    if (request == within_body) {
+      EXPECT_TRUE(waiting[0]->IsClosed());
+      waiting[3]->Send("67890");
+      EXPECT_EQ(waiting[3]->Read().status, 200);
+    }
+  }
+}
+
+TEST(HttpServer, ClosesNoConnectionWhoseRequestIsWorkedOn) {
+  Running running({.connections = 2});
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> held;
+  running.handle = [&](std::shared_ptr<Exchange> exchange) {
+    if (exchange->request().path == "/b") return exchange->Respond({.body = "b"});
+    const std::lock_guard lock(mutex);
+    held.push_back(std::move(exchange));
+  };
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return held.size();
+  };
+  std::vector<std::unique_ptr<Client>> working;
+  for (size_t i = 0; i < 2; ++i) {
+    working.push_back(std::make_unique<Client>(running.port(), 20, "127.0.0.2"));
+    working.back()->Send(Get("/a"));
+    while (count() == i) std::this_thread::sleep_for(1ms);
+  }
+  Client newcomer(running.port());
+  newcomer.Send(Get("/b"));
+  auto answer = std::async(std::launch::async, [&] { return newcomer.Read().body; });
+  EXPECT_EQ(answer.wait_for(200ms), std::future_status::timeout);
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& exchange : held) exchange->Respond({.body = "a"});
+    held.clear();
+  }
+  EXPECT_EQ(answer.get(), "b");
+  for (const auto& client : working) EXPECT_EQ(client->Read().body, "a") << "its answer is not cut";
 }
 
 TEST(HttpServer, TurnsRequestsAwayBeforeTheirBody) {
