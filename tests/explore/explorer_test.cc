@@ -431,10 +431,11 @@ TEST(Explorer, LetsOthersGoBetweenSteps) {
     explorer.Call(name, Request(std::move(json)));
     return pauses;
   };
+  pauses_of("image", {});
   EXPECT_EQ(pauses_of("knockout", {{"class", 8}, {"block", 3}}), (4 + 1) * 4);  // heads and all of them, blocks
   EXPECT_EQ(pauses_of("relevance", {{"class", 8}}), 2 * 4);
   EXPECT_EQ(pauses_of("heads", {}), 4);
-  // Passes of the engine; the sample is read already.
+  // Passes of the engine.
   EXPECT_EQ(pauses_of("pass", {{"blocks", "all"}}), 4);
   EXPECT_EQ(pauses_of("tokens", {{"block", 2}}), 3);
   EXPECT_GE(pauses_of("rollout", {}), 3);
