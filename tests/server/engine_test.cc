@@ -403,29 +403,25 @@ TEST(Engine, TasksGiveWayToThoseOfLaterClasses) {
 TEST(Engine, TasksWithinTasksGiveWayToo) {
   Engine engine({}, {});
   std::vector<std::string> order;
-  std::promise<void> entered;
+  std::vector<std::future<void>> tasks;
+  // Returns once the task runs, so that the next one is what it gives way to.
   const auto begin = [&](const char* name, TaskClass task_class) {
-    return std::async(std::launch::async, [&, name, task_class] {
-      const auto work = [&, name] {
+    const auto entered = std::make_shared<std::promise<void>>();
+    tasks.push_back(std::async(std::launch::async, [&engine, &order, name, task_class, entered] {
+      const auto work = [&] {
         order.emplace_back(name);
-        if (order.size() == 1) entered.set_value();
+        entered->set_value();
         AwaitWaiting(engine, 1);
         engine.GiveWay();
         order.push_back(std::string(name) + " ends");
       };
       Compute(engine, {"m", name}, work, task_class);
-    });
+    }));
+    entered->get_future().wait();
   };
-  auto text = begin("long text", TaskClass::kLong);
-  entered.get_future().wait();
-  auto explorer = begin("explorer", TaskClass::kExplorer);
-  while (engine.waiting() > 0) std::this_thread::sleep_for(1ms);
-  auto translation = begin("short text", TaskClass::kShort);
-  while (engine.waiting() > 0) std::this_thread::sleep_for(1ms);
-  auto digit = std::async(std::launch::async, [&] {
-    Compute(engine, {"m", "digit"}, [&] { order.emplace_back("digit"); });
-  });
-  for (auto* task : {&text, &explorer, &translation, &digit}) task->get();
+  begin("long text", TaskClass::kLong), begin("explorer", TaskClass::kExplorer), begin("short text", TaskClass::kShort);
+  Compute(engine, {"m", "digit"}, [&] { order.emplace_back("digit"); });
+  for (std::future<void>& task : tasks) task.get();
   EXPECT_EQ(order, (std::vector<std::string>{"long text", "explorer", "short text", "digit", "short text ends",
                                              "explorer ends", "long text ends"}));
 }
