@@ -142,6 +142,10 @@ class WorkFolder {
   void RemoveLeft(const fs::path& left) const {
     std::error_code ignored;
     if (fs::exists(left / kUnfinished, ignored)) {
+      // The mark last: this process may be killed, too.
+      for (const fs::directory_entry& entry : fs::directory_iterator(left, ignored)) {
+        if (entry.path().filename() != kUnfinished) fs::remove_all(entry.path(), ignored);
+      }
       fs::remove_all(left, ignored);
       return;
     }
