@@ -50,6 +50,11 @@ std::vector<std::string_view> SplitLines(std::string_view text) {
 }
 
 std::vector<std::string_view> SplitFilledLines(std::string_view text) {
+  // Without a mark every second byte or more of a Latin text is zero.
+  const std::string_view begin = text.substr(0, 1024);
+  const bool marked = begin.starts_with("\xFF\xFE") || begin.starts_with("\xFE\xFF");
+  Require(!marked && std::ranges::count(begin, '\0') * 4 <= std::ssize(begin),
+          "the texts are in UTF-16 or UTF-32, expected UTF-8: convert them with iconv -f UTF-16 -t UTF-8");
   std::vector<std::string_view> lines = SplitLines(text);
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   return lines;

@@ -25,7 +25,8 @@ std::string ReadFileOrInput(const std::filesystem::path& file, size_t max_bytes,
 /// i + 1. What follows the last "\n" is a line unless it is empty.
 std::vector<std::string_view> SplitLines(std::string_view text);
 
-/// The same without empty lines at the end.
+/// The same without empty lines at the end. Throws Error for a text in UTF-16 or UTF-32, which a mark or zero bytes
+/// show.
 std::vector<std::string_view> SplitFilledLines(std::string_view text);
 
 }  // namespace qkv

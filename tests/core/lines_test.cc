@@ -38,5 +38,16 @@ TEST(Lines, ComeFromAFile) {
   EXPECT_NE(ErrorMessage([&] { ReadFileOrInput(folder / "b", 10, "the text"); }), "");
 }
 
+TEST(Lines, TextsInUtf16AreNamed) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text : {"\xFF\xFE"
+                                      "a\0\n\0"sv,
+                                      "\xFE\xFF\0a"sv, "a\0b\0c\0\n\0"sv, "\0a\0b"sv}) {
+    EXPECT_NE(ErrorMessage([&] { SplitFilledLines(text); }).find("UTF-16"), std::string::npos);
+  }
+  EXPECT_EQ(SplitFilledLines("a\0bcdefg\n"sv).size(), 1u);
+  EXPECT_TRUE(SplitFilledLines("").empty());
+}
+
 }  // namespace
 }  // namespace qkv
