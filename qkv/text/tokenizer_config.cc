@@ -80,11 +80,9 @@ void AddConfiguredTokens(const TokenizerSettings& settings, std::span<const std:
     known.insert(token.content);
     tokens.push_back({.token = token, .flags = true});
   }
-  const size_t stored = tokens.size();
+  StatedTokenSet there;
   for (StatedToken& token : SpecialTokens(settings, otherwise, extra, &names)) {
-    const bool is_there =
-        std::find(tokens.begin() + static_cast<std::ptrdiff_t>(stored), tokens.end(), token) != tokens.end();
-    if (!known.contains(token.token.content) && !is_there) tokens.push_back(std::move(token));
+    if (!known.contains(token.token.content) && there.insert(token).second) tokens.push_back(std::move(token));
   }
   for (StatedToken& token : tokens) {
     token.token.special = token.token.special || names.contains(token.token.content);

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <map>
 #include <span>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
@@ -72,27 +74,69 @@ void ReadNamed(const SettingsFile& file, bool always_special, TokenizerSettings*
   }
 }
 
+// Takes the keys of a file's object, or of the object under its key `inner`. No callback of nlohmann's own parser: that
+// takes quadratic time.
+class KeyTaker : public nlohmann::json_sax<io::Json> {
+ public:
+  KeyTaker(std::string_view inner, std::vector<std::string>* keys)
+      : inner_(inner), depth_(inner.empty() ? 1 : 2), within_(inner.empty()), keys_(*keys) {}
+
+  bool key(std::string& name) override {
+    if (level_ == 1 && !inner_.empty()) within_ = name == inner_;
+    if (within_ && level_ == depth_) keys_.push_back(name);
+    return true;
+  }
+  bool start_object(size_t) override { return ++level_, true; }
+  bool end_object() override { return --level_, true; }
+  bool start_array(size_t) override { return ++level_, true; }
+  bool end_array() override { return --level_, true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(io::Json::binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  const std::string_view inner_;
+  const int depth_;  // of the keys that are taken; 1: the file's own
+  bool within_;
+  int level_ = 0;
+  std::vector<std::string>& keys_;
+};
+
 // Keys of an object in the order of the file, in which new tokens get their ids; io::Json sorts them.
 std::vector<std::string> KeysInOrder(const fs::path& path, std::string_view inner) {
   std::vector<std::string> keys;
   if (!FileExists(path)) return keys;
-  const auto json = nlohmann::ordered_json::parse(ReadFile(path));
-  const auto& object = inner.empty() ? json : json.at(inner);
-  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  KeyTaker taker(inner, &keys);
+  Require(io::Json::sax_parse(ReadFile(path), &taker), "{}: the file changed while it was read", path.native());
   return keys;
 }
 
-void AddOtherNamed(std::string key, StatedToken token, TokenizerSettings* to) {
-  const auto found = std::ranges::find(to->other_named, key, [](const auto& other) { return other.first; });
-  if (found == to->other_named.end()) {
-    to->other_named.emplace_back(std::move(key), std::move(token));
-  } else {
-    found->second = std::move(token);
+// Adds a model's own tokens by their keys; a later one replaces an earlier one in its place.
+class OtherNamed {
+ public:
+  explicit OtherNamed(TokenizerSettings* to) : tokens_(to->other_named) {}
+
+  void Add(const std::string& key, StatedToken token) {
+    const auto [place, is_new] = places_.try_emplace(key, tokens_.size());
+    if (is_new) {
+      tokens_.emplace_back(key, std::move(token));
+    } else {
+      tokens_[place->second].second = std::move(token);
+    }
   }
-}
+
+ private:
+  std::vector<std::pair<std::string, StatedToken>>& tokens_;
+  std::unordered_map<std::string, size_t> places_;
+};
 
 // Tokens of a model's own, "image_token" and the like: keys of the file, and an object of extra_special_tokens.
-void ReadOtherNamed(const SettingsFile& file, bool always_special, TokenizerSettings* to) {
+void ReadOtherNamed(const SettingsFile& file, bool always_special, OtherNamed* to) {
   const auto is_own = [](std::string_view key) {
     return key.ends_with("_token") && std::ranges::find(kNamedTokens, key) == kNamedTokens.end();
   };
@@ -100,12 +144,12 @@ void ReadOtherNamed(const SettingsFile& file, bool always_special, TokenizerSett
     const io::Json& value = file.json[key];
     // add_bos_token is none.
     if (!is_own(key) || !(value.is_string() || value.is_object())) continue;
-    AddOtherNamed(key, ReadStated(value, file.where, key, always_special), to);
+    to->Add(key, ReadStated(value, file.where, key, always_special));
   }
   const auto extra = file.json.find("extra_special_tokens");
   if (extra == file.json.end() || !extra->is_object()) return;
   for (const std::string& key : KeysInOrder(file.where, "extra_special_tokens")) {
-    AddOtherNamed(key, ReadStated((*extra)[key], file.where, key, always_special), to);
+    to->Add(key, ReadStated((*extra)[key], file.where, key, always_special));
   }
 }
 
@@ -123,17 +167,18 @@ void ReadExtra(const SettingsFile& file, TokenizerSettings* to) {
 }
 
 // What special_tokens_map.json adds where there is no added_tokens_decoder; its tokens replace the others.
-void ReadSpecialTokensMap(const SettingsFile& file, TokenizerSettings* to) {
+void ReadSpecialTokensMap(const SettingsFile& file, OtherNamed* other_named, TokenizerSettings* to) {
   ReadNamed(file, /*always_special=*/true, to);
-  ReadOtherNamed(file, /*always_special=*/true, to);
+  ReadOtherNamed(file, /*always_special=*/true, other_named);
   if (const io::Json* list = file.fields().Find("additional_special_tokens")) {
     to->additional = ReadTokens(*list, file.where, "additional_special_tokens", true);
   }
   const io::Json* extra = file.fields().Find("extra_special_tokens");
   if (extra == nullptr || extra->is_object()) return;
   if (!to->extra) to->extra.emplace();
+  StatedTokenSet there(to->extra->begin(), to->extra->end());
   for (StatedToken& token : ReadTokens(*extra, file.where, "extra_special_tokens", true)) {
-    if (std::ranges::find(*to->extra, token) == to->extra->end()) to->extra->push_back(std::move(token));
+    if (there.insert(token).second) to->extra->push_back(std::move(token));
   }
 }
 
@@ -156,17 +201,18 @@ std::vector<std::pair<int64_t, AddedToken>> ReadDecoder(const SettingsFile& file
 std::vector<std::pair<int64_t, AddedToken>> ReadOlderTokens(
     const SettingsFile& file, const std::vector<std::pair<int64_t, AddedToken>>& json_tokens,
     const TokenizerSettings& settings) {
-  const auto is_special = [&](std::string_view content) {
-    const auto has = [&](const StatedToken& token) { return token.token.content == content; };
-    return std::ranges::any_of(settings.named,
-                               [&](const NamedToken& named) { return named.token && has(*named.token); }) ||
-           (settings.extra && std::ranges::any_of(*settings.extra, has));
-  };
+  std::unordered_set<std::string> special_texts;
+  for (const NamedToken& named : settings.named) {
+    if (named.token) special_texts.insert(named.token->token.content);
+  }
+  if (settings.extra) {
+    for (const StatedToken& token : *settings.extra) special_texts.insert(token.token.content);
+  }
   std::map<int64_t, AddedToken> tokens;
   for (const auto& [content, id] : file.json.items()) {
     Require(id.is_number_integer() && id.get<int64_t>() >= 0, "{}: expected an id of \"{}\", got {}", file.where,
             content.substr(0, 100), Clipped(id));
-    const bool special = is_special(content);
+    const bool special = special_texts.contains(content);
     tokens[id.get<int64_t>()] = {.content = content, .normalized = !special, .special = special};
   }
   for (const auto& [id, token] : json_tokens) tokens[id] = token;
@@ -263,12 +309,13 @@ TokenizerSettings ReadTokenizerSettings(const fs::path& folder, bool has_json,
   ReadSteps(file, &settings);
   if (has_json) settings.add_begin = settings.add_end = std::nullopt;
   ReadNamed(file, /*always_special=*/false, &settings);
-  ReadOtherNamed(file, /*always_special=*/false, &settings);
+  OtherNamed other_named(&settings);
+  ReadOtherNamed(file, /*always_special=*/false, &other_named);
   ReadExtra(file, &settings);
   if (fields.Find("added_tokens_decoder") != nullptr) {
     settings.stored = ReadDecoder(file);
   } else {
-    ReadSpecialTokensMap(ReadFileOf(folder, "special_tokens_map.json"), &settings);
+    ReadSpecialTokensMap(ReadFileOf(folder, "special_tokens_map.json"), &other_named, &settings);
     settings.stored = ReadOlderTokens(ReadFileOf(folder, "added_tokens.json"), json_tokens, settings);
   }
   return settings;

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -85,6 +87,12 @@ struct StatedToken {
 
   bool operator==(const StatedToken&) const = default;
 };
+
+/// Tokens that differ in content or in how they are searched for.
+struct HashOfContent {
+  size_t operator()(const StatedToken& token) const { return std::hash<std::string>()(token.token.content); }
+};
+using StatedTokenSet = std::unordered_set<StatedToken, HashOfContent>;
 
 /// A key that may be missing, null or a token.
 struct NamedToken {

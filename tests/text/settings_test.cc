@@ -63,5 +63,26 @@ TEST(Settings, KeysAreListedOnce) {
   }
 }
 
+// Quadratic work would take minutes here.
+TEST(TokenizerSettings, ManyTokensAreAddedInTheOrderOfTheirFile) {
+  constexpr int kMany = 60'000;
+  std::string object, list;
+  for (int i = kMany; i > 0; --i) {
+    const char* const comma = i > 1 ? "," : "";
+    object += fmt::format(R"("k{0}": "<o{0}>"{1})", i, comma), list += fmt::format(R"("<l{0}>"{1})", i, comma);
+  }
+  const TemporaryFolder folder;
+  std::filesystem::copy(GoldenFolder() / "bert/tokenizer.json", folder / "tokenizer.json");
+  const int64_t before = Tokenizer::Open(folder.path()).size();
+  for (const std::string& extra : {"{" + object + "}", "[" + list + "]"}) {
+    WriteFile(folder / "tokenizer_config.json",
+              R"({"tokenizer_class": "BertTokenizer", "extra_special_tokens": )" + extra + "}");
+    const Tokenizer tokenizer = Tokenizer::Open(folder.path());
+    EXPECT_EQ(tokenizer.size(), before + kMany);
+    EXPECT_TRUE(tokenizer.ReadableToken(static_cast<int32_t>(before)).ends_with(fmt::format("{}>", kMany)));
+    EXPECT_TRUE(tokenizer.ReadableToken(static_cast<int32_t>(before + kMany - 1)).ends_with("1>"));
+  }
+}
+
 }  // namespace
 }  // namespace qkv::text
