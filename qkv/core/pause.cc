@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "qkv/core/serial.h"
+#include "qkv/core/work.h"
 
 namespace qkv {
 namespace {
@@ -25,6 +26,7 @@ class Without {
 }  // namespace
 
 void Pause() {
+  CheckCancelled();
   if (t_scope == nullptr || InLoop()) return;
   const Without none;
   none.scope()->others_();

@@ -5,9 +5,9 @@
 
 namespace qkv {
 
-/// Called between steps of some ten milliseconds, at the top of work, where no scratch memory of this thread is in use:
-/// calls what the innermost PauseScope of this thread says, if anything. Does nothing in a loop (parallel.h) on several
-/// threads. May throw.
+/// Called between steps of some ten milliseconds, at the top of work, where no scratch memory of this thread is in use.
+/// Throws Cancelled as CheckCancelled (work.h). Then calls what the innermost PauseScope of this thread says, if
+/// anything, but not in a loop (parallel.h) on several threads. That may throw.
 void Pause();
 
 /// While it lives, Pause on this thread calls `others`, which may do other work; to that nothing is said.

@@ -11,7 +11,6 @@
 #include "qkv/app/shipped.h"
 #include "qkv/core/file_error.h"
 #include "qkv/core/pause.h"
-#include "qkv/core/work.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/inspect/weights.h"
 
@@ -83,7 +82,6 @@ const std::vector<inspect::HeadWeights>& ExploredModel::heads() {
   if (!state_->heads.empty()) return state_->heads;
   std::vector<inspect::HeadWeights> heads;
   for (int64_t block = 0; block < config().depth; ++block) {
-    CheckCancelled();
     Pause();
     const auto layer = inspect::ReadAttention(checkpoint(), block);
     for (inspect::HeadWeights& head : inspect::MeasureWeights(layer)) heads.push_back(std::move(head));

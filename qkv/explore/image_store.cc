@@ -11,7 +11,6 @@
 #include "qkv/app/thumbnail.h"
 #include "qkv/core/checksum.h"
 #include "qkv/core/pause.h"
-#include "qkv/core/work.h"
 #include "qkv/explore/fields.h"
 #include "qkv/explore/samples.h"
 
@@ -43,12 +42,6 @@ image::Image PhotoOf(const StoredImage& stored, int64_t max_pixels, const AdmitP
   image::Image image{Tensor<uint8_t>({height, width, stored.shape.size() == 3 ? 3 : 1})};
   std::memcpy(image.pixels.data(), stored.source.data(), stored.source.size());
   return image;
-}
-
-// Each reads or writes all of a photo.
-void Step() {
-  CheckCancelled();
-  Pause();
 }
 
 int64_t BytesOf(const StoredImage& image) {
@@ -115,9 +108,9 @@ PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& requ
     // Another model of this id may read another size.
     if (input.pixels.empty() || input.model.lock() != model.loaded()) {
       const image::Image photo = PhotoOf(image, max_pixels_, admit);
-      Step();
+      Pause();
       input = {model.loaded(), layers.Pixels(photo), {}};
-      Step();
+      Pause();
       const inspect::TokenGrid grid = inspect::MakeTokenGrid(layers.config(), input.pixels.dim(2), input.pixels.dim(3));
       input.where =
           app::PatchesIn(layers, grid, photo, {input.pixels.dim(1), input.pixels.dim(2), input.pixels.dim(3)});

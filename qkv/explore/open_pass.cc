@@ -9,7 +9,6 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/pause.h"
-#include "qkv/core/work.h"
 #include "qkv/explore/gauge.h"
 #include "qkv/model/finite.h"
 #include "qkv/simd/gemm/matmul.h"
@@ -129,7 +128,6 @@ void OpenPass::PrepareFactors(const nn::OpenOperands& operands) {
 }
 
 void OpenPass::Forward(const nn::OpenOperands& operands, View<float> joined) {
-  CheckCancelled();
   Pause();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   const auto place = std::find(kept_.begin(), kept_.end(), operands.block);
@@ -198,7 +196,6 @@ void OpenPass::HeadBackward(const nn::OpenOperands& operands, int64_t h, View<co
 
 void OpenPass::Backward(const nn::OpenOperands& operands, View<const float> djoined, View<float> dquery,
                         View<float> dkey, View<float> dvalue) {
-  CheckCancelled();
   Pause();
   const int64_t H = operands.query.dim(1), N = operands.query.dim(2);
   PrepareFactors(operands);

@@ -8,7 +8,6 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/pause.h"
-#include "qkv/core/work.h"
 #include "qkv/model/build/attention.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/checkpoint/model_folder.h"
@@ -269,7 +268,6 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
   }
   std::vector<nn::WeightsRequest<T>> requests, source_requests;
   for (size_t block = 0; block < std::min(options.blocks, blocks_.size()); ++block) {
-    CheckCancelled();
     Pause();
     nn::AttentionContext<T> context;
     context.mask = options.mask;

@@ -7,7 +7,6 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/pause.h"
-#include "qkv/core/work.h"
 #include "qkv/model/build/attention_orders.h"
 #include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/positions.h"
@@ -403,7 +402,6 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
     }
     const int64_t together = rows < x.dim(1) || !requests.empty() ? B : ImagesTogether(B, N);
     for (int64_t begin = 0; begin < B; begin += together) {
-      CheckCancelled();
       Pause();
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));
       nn::BlockForward<T>(images, layers, rows, workspace.arena, context);
