@@ -18,16 +18,16 @@ constexpr std::string_view kPackets = "application/octet-stream";
 constexpr int64_t kExplorerShare = 4;  // of the memory of images, for those that the page works on
 
 // The page shows the server's own models as far as it can, then those that come with qkv (Context).
-explore::ExplorerOptions ExplorerOptionsOf(Context& context) {
+explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
   explore::ExplorerOptions options;
-  options.max_pixels = context.config().most_pixels;
-  options.image_memory = context.config().image_bytes / kExplorerShare;
+  options.max_pixels = config.most_pixels;
+  options.image_memory = config.image_bytes / kExplorerShare;
   return options;
 }
 
 // The explorer with what the engine's thread knows of it.
 struct ExplorerState {
-  explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context)) {}
+  explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context.config())) {}
 
   explore::Explorer explorer;
   int64_t image_bytes = 0;  // of kept images, as counted among those of all requests
