@@ -1,7 +1,9 @@
 #include "qkv/model/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "qkv/io/safetensors.h"
@@ -15,13 +17,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision.
-constexpr std::string_view kWrapperPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",     "network.",
-                                                 "backbone.", "encoder.",   "teacher.", "student.", "ema_model."};
-
-// Those that no library's own layout has: what lies beside them is not of the model.
-constexpr std::string_view kOuterPrefixes[] = {"module.",   "_orig_mod.", "model.",   "net.",      "network.",
-                                               "backbone.", "teacher.",   "student.", "ema_model."};
+// What wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision. The last one
+// begins names of some libraries, too; with the others, what lies beside them is not of the model.
+constexpr std::array<std::string_view, 10> kWrapperPrefixes = {"module.",    "_orig_mod.", "model.",   "net.",
+                                                               "network.",   "backbone.",  "teacher.", "student.",
+                                                               "ema_model.", "encoder."};
+constexpr std::span<const std::string_view> kOuterPrefixes(kWrapperPrefixes.data(), kWrapperPrefixes.size() - 1);
 
 // Ends of the name that every library gives the projection of patches.
 constexpr std::string_view kPatches[] = {

@@ -24,11 +24,8 @@ constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_l
 // Keys of the files of sentence-transformers that say nothing about a vector.
 constexpr io::KnownKey kPoolKeys[] = {{"word_embedding_dimension"}, {"embedding_dimension"}};
 constexpr io::KnownKey kModuleKeys[] = {{"idx"}, {"name"}, {"kwargs", "{}|[]"}};
-constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"},          {"similarity_fn_name"},
-                                        {"prompts"},     {"default_prompt_name"}, {"truncate_dim"}};
-constexpr io::KnownKey kLengthKeys[] = {{"do_lower_case"},
-                                        {"max_seq_length"},
-                                        {"config_args"},
+constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"}, {"similarity_fn_name"}, {"prompts"}};
+constexpr io::KnownKey kLengthKeys[] = {{"config_args"},
                                         {"config_kwargs"},
                                         {"model_args"},
                                         {"model_kwargs"},

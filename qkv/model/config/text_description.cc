@@ -93,14 +93,6 @@ constexpr io::KnownKey kGenerationKeys[] = {
     {"prompt_lookup_num_tokens"},
     {"max_matching_ngram_size"},
     {"speculation"},
-    // Of sampling, where it is switched off.
-    {"top_k"},
-    {"top_p"},
-    {"min_p"},
-    {"temperature"},
-    // Of beams, where there are none.
-    {"length_penalty"},
-    {"early_stopping"},
     {"num_return_sequences"},  // the first is the one that is written
     {"num_beam_groups", "1"},
     {"diversity_penalty", "0"},

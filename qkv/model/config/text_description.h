@@ -65,8 +65,7 @@ struct GenerationDefaults {
 };
 
 /// As transformers: where there is a generation_config.json, all but the ids of tokens is taken from it, else from
-/// config.json. generation: null if there is no such file. Throws Error that names a key of a wrong type, or one that
-/// would change the text and that qkv does not know.
+/// config.json. generation: null if there is no such file. Throws Error that names a key of a wrong type.
 GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fields* generation);
 /// Keys of config.json about generation: what ReadGenerationDefaults does not do; with a generation_config.json, all.
 std::span<const io::KnownKey> GenerationKeys(bool superseded);

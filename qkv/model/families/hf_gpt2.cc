@@ -36,7 +36,6 @@ constexpr Layout kLayout = {kTables, kIgnored, {}};
 
 constexpr io::KnownKey kKnown[] = {
     {"n_ctx"},
-    {"n_positions"},
     {"embd_pdrop"},
     {"resid_pdrop"},
     {"attn_pdrop"},

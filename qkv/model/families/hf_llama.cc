@@ -35,12 +35,8 @@ constexpr io::KnownKey kKnown[] = {
     {"sliding_window"},
     {"use_sliding_window"},
     {"layer_types"},
-    {"head_dim"},
-    {"rope_theta"},  // beside that of the object
     {"rope_parameters"},
     {"partial_rotary_factor", "1"},
-    {"rope_parameters.partial_rotary_factor", "1"},
-    {"rope_scaling.partial_rotary_factor", "1"},
     {"type"},  // of scaling, beside "rope_type"
     {"factor"},
     {"low_freq_factor"},
@@ -48,7 +44,6 @@ constexpr io::KnownKey kKnown[] = {
     {"original_max_position_embeddings"},
     {"attention_factor"},
     {"attention_bias"},
-    {"mlp_bias", "false"},
     {"rope_interleaved", "false"},
     {"rms_norm_unit_offset", "false"},
     {"model_max_length"},

@@ -109,12 +109,9 @@ void ReadOwnKeys(const io::Fields& config, SequenceConfig* c) {
 // Many are of the first release, which had one class with BART; the present one has no such switches.
 constexpr io::KnownKey kKnown[] = {
     {"is_encoder_decoder"},
-    {"decoder_vocab_size"},
-    {"max_length"},
     {"init_std"},
     {"encoder_layerdrop"},
     {"decoder_layerdrop"},
-    {"encoder_no_repeat_ngram_size"},
     {"num_hidden_layers"},
     {"classif_dropout"},
     {"add_bias_logits"},
@@ -125,7 +122,6 @@ constexpr io::KnownKey kKnown[] = {
     {"static_position_embeddings"},
     {"force_bos_token_to_be_generated"},
     {"do_blenderbot_90_layernorm"},
-    {"output_past"},
 };
 
 // side: "encoder" or "decoder".

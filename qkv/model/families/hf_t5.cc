@@ -62,11 +62,8 @@ constexpr int64_t kLength = 8192;
 constexpr int64_t kTrainedLength = 512;
 
 constexpr io::KnownKey kKnown[] = {
-    {"is_encoder_decoder"},    {"d_kv"},
-    {"dense_act_fn"},  // the library's own form of "feed_forward_proj"
-    {"is_gated_act"},          {"num_decoder_layers"},
-    {"output_past"},           {"classifier_dropout"},
-    {"scale_decoder_outputs"},
+    {"is_encoder_decoder"}, {"dense_act_fn"},  // the library's own form of "feed_forward_proj"
+    {"is_gated_act"},       {"num_decoder_layers"}, {"output_past"}, {"scale_decoder_outputs"},
 };
 
 SequenceConfig ReadPart(const io::Fields& config, int64_t depth) {

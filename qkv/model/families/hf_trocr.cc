@@ -50,13 +50,7 @@ void ReadPositions(const io::Fields& config, SequenceConfig* c) {
 
 constexpr io::KnownKey kKnown[] = {
     {"is_decoder"},  // always one
-    {"is_encoder_decoder"},
-    {"add_cross_attention"},
-    {"init_std"},
-    {"decoder_layerdrop"},
-    {"encoder_layerdrop"},
-    {"use_learned_position_embeddings"},
-    {"max_position_embeddings"},
+    {"is_encoder_decoder"}, {"add_cross_attention"}, {"init_std"}, {"decoder_layerdrop"}, {"encoder_layerdrop"},
 };
 
 TextDescription DescribeHfTrocr(const io::Fields& config, const io::TensorSet& tensors) {
