@@ -20,8 +20,7 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 std::vector<int32_t> UniqueTokens(std::vector<int32_t> tokens, int64_t vocabulary) {
   std::erase_if(tokens, [&](int32_t token) { return token >= vocabulary; });
   std::ranges::sort(tokens);
-  const auto repeated = std::ranges::unique(tokens);
-  tokens.erase(repeated.begin(), repeated.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
 }
 

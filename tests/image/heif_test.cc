@@ -74,9 +74,10 @@ TEST_F(HeifFiles, CodedPicturesAreHeldToTheLimitToo) {
   int changed = 0;
   for (const auto& [name, file] : WithPrefix(golden_, "file/")) {
     std::vector<std::byte> bytes(file.bytes.begin(), file.bytes.end());
-    const auto found = std::ranges::search(bytes, std::as_bytes(std::span("\x42\x01\x01", 3)));
-    if (found.empty()) continue;
-    std::ranges::copy(std::as_bytes(std::span(unit)), found.begin());
+    const auto header = std::as_bytes(std::span("\x42\x01\x01", 3));
+    const auto found = std::search(bytes.begin(), bytes.end(), header.begin(), header.end());
+    if (found == bytes.end()) continue;
+    std::ranges::copy(std::as_bytes(std::span(unit)), found);
     const std::string error = DecodeError(bytes);
     EXPECT_NE(error.find("65528 x 65528 pixels are more than the limit"), std::string::npos) << name << ": " << error;
     ++changed;
