@@ -91,7 +91,7 @@ void ReadInference(std::string_view text) {
   for (const InferTensor& tensor : parsed.inputs) {
     const size_t elements = tensor.floats.size() + tensor.numbers.size() + tensor.texts.size();
     Check(elements == static_cast<size_t>(tensor.shape.size()) && elements <= text.size());
-    if (tensor.numbers.empty()) InferResponse("m", "1", parsed.id, {{tensor, true}, {tensor, false}});
+    if (tensor.numbers.empty()) InferResponse("m", "1", parsed.id, {.outputs = {{tensor, true}, {tensor, false}}});
   }
 }
 

@@ -226,7 +226,7 @@ std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler&
     MaskUpsampler::Scratch scratch;
     std::vector<float> logits;
     for (int64_t y = begin; y < end; ++y) {
-      auto& [count, sum] = rows[static_cast<size_t>(y)];
+      std::pair<int64_t, double>& row = rows[static_cast<size_t>(y)];
       image::ForEachRun(pixels.dim(1), [&](int64_t left, int64_t right) {
         logits.resize(static_cast<size_t>(right - left));
         Spend(kStepsOfMask * (right - left));
@@ -234,12 +234,12 @@ std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler&
         uint8_t* const to = pixels.row(y) + left;
         const std::span<const float> of(logits);
         int64_t more = 0;
-        double all = sum;
+        double all = row.second;
         for (size_t x = 0; x < of.size(); ++x) {
           to[x] = of[x] > 0;
           if (to[x] != 0) ++more, all += Sigmoid(of[x]);
         }
-        count += more, sum = all;
+        row.first += more, row.second = all;
       });
     }
   });

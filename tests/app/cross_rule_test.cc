@@ -43,7 +43,7 @@ TEST(CrossRules, AreRefusedWithTheReason) {
                                   {"hard:-1.0", "BLOCK.HEAD"},
                                   {"hard:1.99999999999999999999", "BLOCK.HEAD"},
                                   {"hard:1.0,,", "BLOCK.HEAD"}}) {
-    const std::string said = ErrorMessage([&] { ParseCrossWeights(text, "--cross-weights"); });
+    const std::string said = ErrorMessage([&, &rule = text] { ParseCrossWeights(rule, "--cross-weights"); });
     EXPECT_NE(said.find(why), std::string::npos) << text << ": " << said;
   }
 }

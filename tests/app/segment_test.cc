@@ -272,7 +272,8 @@ TEST_F(Segmentations, DrawsSegmentsInTheirColours) {
 TEST_F(Segmentations, WorkOnPhotosCanBeGivenUpAnywhere) {
   const SerialLoops serial;
   const image::Image photo = image::DecodeFile(folder_ / "photos/12.png");
-  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{160, 240}, {400, 30}}) {
+  for (const auto& size : {std::pair<int64_t, int64_t>{160, 240}, {400, 30}}) {
+    const int64_t height = size.first, width = size.second;
     const auto large = [&] { return image::Resize(photo, height, width, image::Filter::kNearest); };
     const auto expect_steps = [&](std::string_view what, int64_t least, const std::function<void()>& work) {
       int64_t steps = StepsDone();

@@ -67,11 +67,11 @@ void WriteWeights(const fs::path& file, const fs::path& folder) {
   int64_t header[7];
   for (int64_t& value : header) value = numbers.Next<int32_t>();
   const auto [D, F, L, H, G, V, N] = std::bit_cast<Sizes>(header);
-  const int64_t E = D / H;
+  const int64_t E = D / H, depth = L;
   std::vector<std::pair<std::string, Tensor<float>>> tensors;
   tensors.emplace_back("model.embed_tokens.weight", numbers.Next({V, D}));
   const auto add = [&](const std::string& name, const Shape& shape, int64_t turned = 0) {
-    for (int64_t block = 0; block < L; ++block) {
+    for (int64_t block = 0; block < depth; ++block) {
       Tensor<float> tensor = numbers.Next(shape);
       tensors.emplace_back(fmt::format("model.layers.{}.{}.weight", block, name),
                            turned > 0 ? ToHalves(tensor, turned) : std::move(tensor));

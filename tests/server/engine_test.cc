@@ -370,8 +370,8 @@ std::vector<std::string> WhoGoesFirst(TaskClass running) {
                                                                   {"explorer", TaskClass::kExplorer},
                                                                   {"short text", TaskClass::kShort},
                                                                   {"digit", TaskClass::kWhole}};
-  for (const auto& [name, task_class] : waiting) {
-    others.push_back(std::async(std::launch::async, [&engine, &order, name, task_class] {
+  for (const auto& [who, of_class] : waiting) {
+    others.push_back(std::async(std::launch::async, [&engine, &order, name = who, task_class = of_class] {
       const auto work = [&] {
         order.emplace_back(name);
         engine.GiveWay();

@@ -7,7 +7,7 @@ namespace qkv {
 
 class RestoreThreads {
  public:
-  RestoreThreads() = default;
+  RestoreThreads() {}  // not defaulted: a const member may be of it
   RestoreThreads(const RestoreThreads&) = delete;
   RestoreThreads& operator=(const RestoreThreads&) = delete;
   ~RestoreThreads() { SetNumThreads(threads_); }
