@@ -13,6 +13,10 @@ constexpr size_t kMaxClients = 256;  // remembered without a request
 
 }  // namespace
 
+FairQueue::~FairQueue() {
+  for (const auto& [name, client] : clients_) client->waiting.clear();
+}
+
 void FairQueue::Add(Work work, Turn& turn) {
   if (!turn.share) {
     if (clients_.size() >= kMaxClients) Prune();

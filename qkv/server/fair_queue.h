@@ -42,6 +42,12 @@ class FairQueue {
  public:
   using Work = std::shared_ptr<QueuedWork>;
 
+  FairQueue() = default;
+  FairQueue(const FairQueue&) = delete;
+  FairQueue& operator=(const FairQueue&) = delete;
+  /// What still waits and its client know each other.
+  ~FairQueue();
+
   void Add(Work work, Turn& turn);
   /// The next of those for which `may` is true; null if there is none.
   Work First(const std::function<bool(const QueuedWork&)>& may) const;
