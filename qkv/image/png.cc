@@ -73,6 +73,8 @@ bool ReadHeader(PngReader& reader) {
   png_set_chunk_cache_max(png, kMaxChunks);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kIgnoredChunks, kIgnoredCount);
   png_read_info(png, reader.info);
+  // zlib's own checksum tells of pixels that are damaged; browsers and Pillow ask for no other.
+  png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_DEFAULT);
   return true;
 }
 
@@ -100,22 +102,25 @@ bool ReadRow(PngReader& reader, png_bytep row) {
   return true;
 }
 
-bool ReadEnd(PngReader& reader) {
-  if (setjmp(png_jmpbuf(reader.png)) != 0) return false;
-  png_read_end(reader.png, reader.info);
-  return true;
+/// What stands behind the pixels, as far as it can be read.
+void ReadEnd(PngReader& reader) {
+  if (setjmp(png_jmpbuf(reader.png)) == 0) png_read_end(reader.png, reader.info);
 }
 
-/// Rejects chunks that are longer than the file: libpng would allocate memory for them first. Returns the most bytes
-/// that compressed texts take: libpng expands each into a buffer and copies it.
+/// Rejects chunks that are longer than the file, but for pixels, of which there may be enough: libpng would allocate
+/// memory for them first. What is behind the pixels may be missing. Returns the most bytes that compressed texts take:
+/// libpng expands each into a buffer and copies it.
 int64_t CheckChunks(const Source& source) {
   int64_t bytes = 0;
   png_uint_32 texts = 0;
+  bool has_pixels = false;
   for (size_t at = 8; source.size() - at >= 8;) {  // 8: after the signature; length and name
     const uint8_t* p = source.data() + at;
     const size_t length = size_t{p[0]} << 24 | size_t{p[1]} << 16 | size_t{p[2]} << 8 | p[3];
-    Require(source.size() - at >= length + 12, "{}: PNG: the file ends too early", source.where);
-    if (std::memcmp(p + 4, "IEND", 4) == 0) break;
+    has_pixels |= std::memcmp(p + 4, "IDAT", 4) == 0;
+    const bool whole = source.size() - at >= length + 12;
+    Require(whole || has_pixels, "{}: PNG: the file ends too early", source.where);
+    if (!whole || std::memcmp(p + 4, "IEND", 4) == 0) break;
     const bool text = std::memcmp(p + 4, "zTXt", 4) == 0 || std::memcmp(p + 4, "iTXt", 4) == 0;
     if (text && texts++ < kMaxChunks)
       bytes += 2 * std::min<int64_t>(kMaxChunkBytes, kMostExpansion * static_cast<int64_t>(length));
@@ -214,7 +219,8 @@ Decoded DecodePng(const Source& source) {
       if (deep && pass + 1 == passes) Narrow(source.options, wide, width, channels, out);
     }
   }
-  check(ReadEnd(reader));
+  ReadEnd(reader);
+  reader.interrupt.Rethrow();
   decoded.windowed = deep;
   decoded.orientation = ReadOrientation(reader, source.workspace.exif);
   return decoded;

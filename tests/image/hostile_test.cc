@@ -143,6 +143,31 @@ TEST_F(HostileImages, ChunksLongerThanTheFileAreRefused) {
   EXPECT_EQ(DecodeError(png), "the/file: PNG: the file ends too early");
 }
 
+// As Pillow and browsers open them: zlib's checksum tells of damaged pixels, and what is behind them may be missing.
+TEST_F(HostileImages, PngsAreReadUpToTheirPixels) {
+  const auto png = File("png_exif_3.png");
+  const Image expected = Decode(png, {}, "whole");
+  const auto at = [&](std::string_view name) {
+    return std::string_view(reinterpret_cast<const char*>(png.data()), png.size()).find(name);
+  };
+  const size_t length = static_cast<size_t>(png[at("IDAT") - 2]) * 256 + static_cast<size_t>(png[at("IDAT") - 1]);
+  auto changed = png;
+  changed[at("IDAT") + 4 + length] ^= std::byte{1};  // the chunk's checksum
+  EXPECT_TRUE(std::ranges::equal(Decode(changed, {}, "checksum").pixels.span(), expected.pixels.span()));
+  changed[at("IDAT") + 3 + length] ^= std::byte{1};  // zlib's
+  EXPECT_NE(DecodeError(changed), "");
+  changed = png;
+  changed[at("IHDR") + 17] ^= std::byte{1};  // the header's
+  EXPECT_NE(DecodeError(changed), "");
+  for (size_t end = at("IDAT") + 8 + length; end < png.size(); ++end) {
+    const std::vector<std::byte> cut(png.begin(), png.begin() + static_cast<std::ptrdiff_t>(end));
+    EXPECT_TRUE(std::ranges::equal(Decode(cut, {}, "cut").pixels.span(), expected.pixels.span())) << end;
+  }
+  EXPECT_EQ(DecodeError(std::vector<std::byte>(png.begin(),
+                                               png.begin() + static_cast<std::ptrdiff_t>(at("IDAT") + 4 + length / 2))),
+            "the/file: PNG: the file ends too early");
+}
+
 // A progressive JPEG may repeat scans without end, each as costly as a whole picture.
 TEST_F(HostileImages, EndlessScansAreRefused) {
   const auto jpeg = File("jpeg_grey_progressive.jpg");
