@@ -225,8 +225,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> 
   std::vector<Written> written;
   for (size_t i = 0; i < results.size(); ++i) {
     const model::Generated& one = results[i];
-    const std::string text = DecodeKnown(target_, one.tokens);
-    written.push_back({.text = std::string(Trim(text)),  // byte-level BPE begins a word, and so a text, with a space
+    written.push_back({.text = DecodeWritten(one.tokens),
                        .ids = one.tokens,
                        .source_tokens = std::ssize(ids[i]),
                        .tokens = std::ssize(one.tokens),
@@ -234,6 +233,14 @@ std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> 
                        .ended = one.ended});
   }
   return written;
+}
+
+// With the token that the model begins with, which is a special one, and so no text, of nearly all. Byte-level BPE
+// begins a word, and so a text, with a space.
+std::string LanguageModel::DecodeWritten(const std::vector<int32_t>& tokens) const {
+  std::vector<int32_t> ids = {StartToken()};
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
+  return std::string(Trim(DecodeKnown(target_, std::move(ids))));
 }
 
 Written LanguageModel::WriteOne(const std::string& text, const WritingOptions& options,
@@ -271,11 +278,12 @@ Written LanguageModel::WriteOne(const TextIds& source, const WritingOptions& opt
     return going;
   };
   const std::vector<int32_t> start = {StartToken()};
+  take(0, start[0]);
   const model::Generated one =
       model::Generate(decoder, {&start, 1}, &workspace.source, options.settings, take, options.stop)[0];
   const std::string rest = stream.Finish();
   if (going) pass_on(rest);
-  written.text = std::string(Trim(DecodeKnown(target_, one.tokens)));
+  written.text = DecodeWritten(one.tokens);
   written.ids = one.tokens, written.tokens = std::ssize(one.tokens), written.score = one.score,
   written.ended = one.ended;
   return written;

@@ -111,7 +111,7 @@ constexpr io::KnownKey kGenerationKeys[] = {
     {"forced_decoder_ids", "[]"},
     {"sequence_bias", "{}|[]"},
     {"guidance_scale", "1"},
-    {"watermarking_config", "{}"},
+    {"watermarking_config", "null"},
     {"token_healing", "false"},
     {"stop_strings", "[]"},
     {"max_time", "null"},
