@@ -37,6 +37,7 @@ test-web: build  ## the explorer without a server, in node and Chromium (needs N
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify
 	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" tools/verify.py --qkv $(BUILD)/qkv && \
+	  "$$QKV_PYTHON" tools/verify_settings.py --qkv $(BUILD)/qkv && \
 	  "$$QKV_PYTHON" tools/tokenizer_settings.py --qkv $(BUILD)/qkv
 	@[ -z "$$QKV_DATA" ] || { QKV_PYTHON=$$(tools/reference_env.sh) && \
 	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv && \

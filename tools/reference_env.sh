@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the Python environment of the originals (torch, timm, transformers,
-# vit-pytorch, open_clip) and peers (onnxruntime, openvino) that `make verify`, `make bench`
+# vit-pytorch, open_clip, sentence-transformers) and peers (onnxruntime, openvino) that `make verify`, `make bench`
 # and tests/golden/generate.py use. `make test` does not need it.
 #
 #   tools/reference_env.sh [PATH]     default: ${QKV_VENV:-$HOME/.cache/qkv/venv}
@@ -17,7 +17,8 @@ TORCH="torch==2.13.0"
 # Without their dependencies: the registry's torchvision asks for a CUDA build of torch.
 # torchvision_stub.py makes its transforms and models importable beside a CPU torch.
 # open_clip asks for it too.
-BARE="timm==1.0.31 vit-pytorch==1.26.11 einops==0.8.2 torchvision==0.28.0 open_clip_torch==3.3.0 ftfy==6.3.1 wcwidth==0.9.4"
+BARE="timm==1.0.31 vit-pytorch==1.26.11 einops==0.8.2 torchvision==0.28.0 open_clip_torch==3.3.0 ftfy==6.3.1 wcwidth==0.9.4 \
+sentence-transformers==6.2.0"
 # ViT had another layout until 1.11 (cls_token and pos_embedding of three dimensions, a class token
 # in the mean); that release lies beside, under the environment's vit-pytorch-1.11/.
 OLD_VIT="vit-pytorch==1.11.7"
