@@ -14,18 +14,28 @@ namespace {
 
 struct InfoOptions {
   ModelOptions model;
-  bool json = false;
+  bool json = false, settings = false, strict = false;
 };
+
+// What was read of a model: facts as JSON or as lines, and the settings of its files.
+int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<std::string, std::string>>& lines,
+         std::span<const io::Setting> settings) {
+  if (options.strict) io::RequireKnown(settings);
+  if (options.json) {
+    if (options.settings) json["settings"] = app::SettingsJson(settings);
+    PrintJsonLine(json);
+  } else if (options.settings) {
+    for (const std::string& line : app::SettingsLines(settings)) Print("{}\n", line);
+  } else {
+    for (const auto& [key, value] : lines) Print("{:<14} {}\n", key, value);
+  }
+  return 0;
+}
 
 int InfoOfText(const InfoOptions& options) {
   RequireNoImageOptions(options.model, "info");
   const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
-  if (options.json) {
-    PrintJsonLine(app::TextInfoJson(checkpoint));
-  } else {
-    for (const auto& [key, value] : app::TextInfoLines(checkpoint)) Print("{:<14} {}\n", key, value);
-  }
-  return 0;
+  return Show(options, app::TextInfoJson(checkpoint), app::TextInfoLines(checkpoint), checkpoint.description.settings);
 }
 
 int Info(const InfoOptions& options) {
@@ -38,12 +48,7 @@ int Info(const InfoOptions& options) {
   }
   // Assumptions are part of the output.
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model, /*tell=*/false);
-  if (options.json) {
-    PrintJsonLine(app::InfoJson(checkpoint));
-  } else {
-    for (const auto& [key, value] : app::InfoLines(checkpoint)) Print("{:<14} {}\n", key, value);
-  }
-  return 0;
+  return Show(options, app::InfoJson(checkpoint), app::InfoLines(checkpoint), checkpoint.description.settings);
 }
 
 }  // namespace
@@ -53,6 +58,9 @@ void RegisterInfo(Command app, int* exit_code) {
   const Command command = app.AddCommand("info", "Show what a checkpoint is, and what was assumed of it");
   options->model.AddModel(command);
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
+  command.AddFlag("--settings", &options->settings,
+                  "What each setting of the model's files did: used, neutral, of no effect, unknown");
+  command.AddFlag("--strict", &options->strict, "Fail if a file has a setting that qkv does not know");
   command.Callback([options, exit_code] { *exit_code = Info(*options); });
 }
 

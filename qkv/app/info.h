@@ -1,14 +1,21 @@
 // What a checkpoint is, and what was assumed about it.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 
 namespace qkv::app {
+
+/// What each setting of a model's files did, for `qkv info --settings`: a line each under the name of its file.
+std::vector<std::string> SettingsLines(std::span<const io::Setting> settings);
+/// The same as a list of objects with file, key, value (JSON as a text, cut if it is long) and use.
+io::Json SettingsJson(std::span<const io::Setting> settings);
 
 /// The fields of `qkv info --json`: source, family, sizes, cost, labels, preprocessing in words, assumptions.
 io::Json InfoJson(const model::Checkpoint& checkpoint);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "qkv/core/error.h"
@@ -76,16 +77,33 @@ std::string_view Name(Setting::Use use) {
   return kNames[static_cast<size_t>(use)];
 }
 
-std::string DescribeUnknown(std::span<const Setting> settings) {
+void Append(std::vector<Setting> more, std::vector<Setting>* settings) {
+  settings->insert(settings->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+namespace {
+
+// "a" of config.json, …; empty if all are known.
+std::string UnknownKeys(std::span<const Setting> settings) {
   std::vector<std::string> names;
   size_t count = 0;
   for (const Setting& setting : settings) {
     if (setting.use != Setting::Use::kUnknown || ++count > kNamed) continue;
     names.push_back(fmt::format("{} of {}", Quoted(setting.key), setting.file));
   }
-  if (names.empty()) return {};
-  return fmt::format("settings that qkv does not know are passed over: {}{}", fmt::join(names, ", "),
-                     count > kNamed ? fmt::format(" and {} more", count - kNamed) : "");
+  return fmt::format("{}{}", fmt::join(names, ", "), count > kNamed ? fmt::format(" and {} more", count - kNamed) : "");
+}
+
+}  // namespace
+
+std::string DescribeUnknown(std::span<const Setting> settings) {
+  const std::string keys = UnknownKeys(settings);
+  return keys.empty() ? "" : "settings that qkv does not know are passed over: " + keys;
+}
+
+void RequireKnown(std::span<const Setting> settings) {
+  const std::string keys = UnknownKeys(settings);
+  Require(keys.empty(), "settings that qkv does not know: {}; take them out, or leave out --strict", keys);
 }
 
 // Keys that were read, with their paths.

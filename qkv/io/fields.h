@@ -38,8 +38,12 @@ struct Setting {
 
 /// "used", "neutral", "of no effect", "unknown"
 std::string_view Name(Setting::Use use);
+/// Adds the settings of one file to those of others.
+void Append(std::vector<Setting> more, std::vector<Setting>* settings);
 /// Keys that nobody knows, in words for people; empty if there are none.
 std::string DescribeUnknown(std::span<const Setting> settings);
+/// Throws Error that names them, if there are any.
+void RequireKnown(std::span<const Setting> settings);
 
 /// An object of a file. Copies, and objects within it, remember together which keys were read. null counts as absent.
 class Fields {

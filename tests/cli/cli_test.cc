@@ -239,6 +239,25 @@ TEST(Info, SaysWhatWasUsedAndAssumed) {
   EXPECT_EQ(json["tensors_used"], json["tensors"]);
 }
 
+TEST(Info, ListsSettingsAndRefusesUnknownOnes) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(Golden("timm_vit"), folder / "m");
+  const std::string model = " -m " + (folder / "m").string();
+  const CommandOutput listed = Qkv("info --settings --strict" + model);
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_TRUE(Contains(listed.out, "config.json\n  used          architecture ")) << listed.out;
+  EXPECT_TRUE(Contains(listed.out, "  of no effect  num_features ")) << listed.out;
+  io::Json json = io::ReadJson(folder / "m/config.json");
+  json["mystery\n"] = {1};
+  WriteFile(folder / "m/config.json", json.dump());
+  const io::Json settings = JsonLines(Qkv("info --settings --json" + model).out).at(0)["settings"];
+  const io::Json unknown = {{"file", "config.json"}, {"key", "mystery\n"}, {"value", "[1]"}, {"use", "unknown"}};
+  EXPECT_NE(std::ranges::find(settings, unknown), settings.end()) << settings;
+  const CommandOutput refused = Qkv("info --strict" + model);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(Contains(refused.err, "\"mystery\\n\" of config.json")) << refused.err;
+}
+
 TEST(Info, ForcedInstructionSetTakesEffect) {
   EXPECT_TRUE(Contains(Qkv("info", "QKV_ISA=baseline").out, "baseline kernels"));
   const CommandOutput said = Qkv("info", "QKV_ISA=quantum");

@@ -21,6 +21,16 @@ std::map<std::string, Use> UsesOf(const Fields& fields) {
   return uses;
 }
 
+TEST(Fields, UnknownKeysAreAnErrorIfAsked) {
+  const Json json = {{"a", 1}, {"b", 2}};
+  const Fields fields(json, "file.json");
+  fields.Int("a", 0);
+  EXPECT_EQ(ErrorMessage([&] { RequireKnown(fields.Settle({})); }),
+            "settings that qkv does not know: \"b\" of file.json; take them out, or leave out --strict");
+  fields.Int("b", 0);
+  RequireKnown(fields.Settle({}));
+}
+
 TEST(Fields, SettleEveryKey) {
   const Json json = Json::parse(R"({"width": 8, "torch_dtype": "float16", "scale": 1.0, "mode": "none", "gone": null,
       "rope": {"base": 500, "fast": 32, "odd": 1}, "unread": {}, "names": {"0": "a"}, "_note": 1, "mystery": [1]})");

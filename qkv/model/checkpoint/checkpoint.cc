@@ -39,12 +39,14 @@ void BindAll(Checkpoint* checkpoint) {
 }
 
 // As transformers: processor_config.json, which its version 5 writes, goes before a file of older ones that stayed.
-std::optional<io::Json> ReadPreprocessor(const fs::path& folder) {
+void ReadPreprocessor(const fs::path& folder, ConfigFiles* files) {
   const std::optional<io::Json> processor = ReadOptionalJson(folder / kProcessorFile);
   if (processor && processor->is_object() && processor->contains("image_processor")) {
-    return (*processor)["image_processor"];
+    files->preprocessor = (*processor)["image_processor"];
+    files->names.preprocessor = fmt::format("{}: image_processor", kProcessorFile);
+  } else {
+    files->preprocessor = ReadOptionalJson(folder / kPreprocessorFile);
   }
-  return ReadOptionalJson(folder / kPreprocessorFile);
 }
 
 Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
@@ -58,20 +60,20 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   try {
     RequirePlainWeights(*checkpoint.tensors);
     ConfigFiles files;
-    if (std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path))) {
+    const fs::path file = ConfigFile(path);
+    if (std::optional<io::Json> config = ReadOptionalJson(file)) {
+      files.names.config = file.filename().string();
       files.config = std::move(*config);
-      files.preprocessor = ReadPreprocessor(folder);
+      ReadPreprocessor(folder, &files);
     }
     files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
     checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");
-    checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors);
+    checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors, files.names);
     if (std::optional<CaptionDecoder>& decoder = checkpoint.description.decoder) {
       if (const std::optional<io::Json> generation = ReadOptionalJson(folder / kGenerationFile)) {
         const io::Fields config(files.config, kConfigFile), own(*generation, kGenerationFile);
         decoder->generation = ReadGenerationDefaults(config, &own);
-        const std::vector<io::Setting> settings = own.Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys});
-        std::vector<io::Setting>& all = checkpoint.description.settings;
-        all.insert(all.end(), settings.begin(), settings.end());
+        io::Append(own.Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys}), &checkpoint.description.settings);
       }
     }
     RequireAgreement(checkpoint.description, given);

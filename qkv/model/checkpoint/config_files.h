@@ -7,6 +7,7 @@
 
 #include "qkv/io/json.h"
 #include "qkv/io/tensor_set.h"
+#include "qkv/model/config/description.h"
 #include "qkv/model/config/model_hints.h"
 
 namespace qkv::model {
@@ -14,6 +15,7 @@ namespace qkv::model {
 struct ConfigFiles {
   io::Json config;                       // config.json; null if there is none
   std::optional<io::Json> preprocessor;  // preprocessor_config.json of Hugging Face
+  ConfigNames names;
   bool stored = true;                    // false if it is completed, not as the files say
   std::vector<std::string> assumptions;  // what neither the files nor the caller say, a sentence each
   // Why images cannot be prepared: neither the files nor the caller say how. Empty if they can.

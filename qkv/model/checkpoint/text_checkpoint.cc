@@ -74,11 +74,6 @@ void ReadPool(const io::Fields& fields, SentenceEmbedding* sentence) {
   sentence->pool = *found;
 }
 
-// The settings of a file that is there, beside those of others.
-void Append(std::vector<io::Setting> more, std::vector<io::Setting>* settings) {
-  settings->insert(settings->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
 // What the modules of sentence-transformers do with the encoder's tokens.
 void ReadModules(const fs::path& folder, const io::Json& modules, TextDescription* d) {
   const std::string where = (folder / kModulesFile).string();
@@ -98,14 +93,14 @@ void ReadModules(const fs::path& folder, const io::Json& modules, TextDescriptio
       Require(config.has_value(), "{}: there is no {}", where, file.string());
       const io::Fields pooling(*config, file.string());
       ReadPool(pooling, &d->sentence);
-      Append(pooling.Settle({kPoolKeys}), &d->settings);
+      io::Append(pooling.Settle({kPoolKeys}), &d->settings);
     } else if (name == "Normalize") {
       d->sentence.normalise = true;
     } else {
       Require(name == "Dropout", "{}: a module {}, and qkv knows Transformer, Pooling and Normalize", where,
               io::Quoted(type));
     }
-    Append(fields.Settle({kModuleKeys}), &d->settings);
+    io::Append(fields.Settle({kModuleKeys}), &d->settings);
   }
 }
 
@@ -127,7 +122,7 @@ void ReadPrompt(const io::Fields& fields, TextDescription* d) {
   std::erase_if(settings, [](const io::Setting& setting) {
     return setting.use == io::Setting::Use::kUnknown && setting.key.starts_with("prompts.");
   });
-  Append(std::move(settings), &d->settings);
+  io::Append(std::move(settings), &d->settings);
 }
 
 // What sentence-transformers reads beside modules.json.
@@ -142,7 +137,7 @@ void ReadSentenceFiles(const fs::path& folder, TextDescription* d) {
     d->sentence.length = fields.Int("max_seq_length", 0);
     Require(d->sentence.length >= 0, "{}: \"max_seq_length\" is negative", name);
     d->sentence.lower_case = fields.Bool("do_lower_case", false);
-    Append(fields.Settle({kLengthKeys}), &d->settings);
+    io::Append(fields.Settle({kLengthKeys}), &d->settings);
     return;
   }
 }
@@ -158,7 +153,7 @@ void ReadConfigs(const fs::path& folder, const io::Fields& config, const TextFam
   const bool superseded = generation || !d->decoder;
   d->settings = config.Settle({family.known, GenerationKeys(superseded), kHfKnownKeys});
   if (generation && d->decoder) {
-    Append(generation->Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys}), &d->settings);
+    io::Append(generation->Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys}), &d->settings);
   }
 }
 

@@ -67,9 +67,9 @@ void RequireKnownPreprocess(const Description& description) {
   Require(description.unknown_preprocess.empty(), "images: {}", EscapedText{description.unknown_preprocess});
 }
 
-Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor,
-                     const io::TensorSet& tensors) {
-  const io::Fields fields(config, "config.json");
+Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor, const io::TensorSet& tensors,
+                     const ConfigNames& names) {
+  const io::Fields fields(config, names.config);
   Require(!DescribesSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
   const FamilyRow& family = FindFamily(fields);
   Description description = family.describe(fields, preprocessor, tensors);
@@ -81,18 +81,22 @@ Description Describe(const io::Json& config, const std::optional<io::Json>& prep
   Require(background == "any" || background == "dark",
           "config.json: \"qkv_background\" is \"{}\", expected any or dark", background);
   description.dark_background = background == "dark";
-  if (!family.known.empty()) {
-    const std::span<const io::KnownKey> of_decoder =
-        description.decoder ? TextFamilyOf(description.decoder->model_type).known : std::span<const io::KnownKey>();
-    description.settings = fields.Settle({family.known, of_decoder, kHfKnownKeys, GenerationKeys(/*superseded=*/true)});
-  }
+  const std::span<const io::KnownKey> of_decoder =
+      description.decoder ? TextFamilyOf(description.decoder->model_type).known : std::span<const io::KnownKey>();
+  io::Append(fields.Settle({family.known, of_decoder, kHfKnownKeys, GenerationKeys(/*superseded=*/true)}),
+             &description.settings);
   // Without a size: that of the configuration, not of the model, because a Hugging Face processor may crop to another.
-  description.preprocess = FindFamily(description.config).preprocess(description, /*size=*/{});
+  if (description.preprocess_file.empty()) description.preprocess_file = names.preprocessor;
+  const io::Fields images(description.preprocess_json, description.preprocess_file);
+  const FamilyRow& own = FindFamily(description.config);
+  description.preprocess = own.preprocess(description, images, /*size=*/{});
+  if (!own.preprocess_known.empty()) io::Append(images.Settle({own.preprocess_known}), &description.settings);
   return description;
 }
 
 image::Preprocess PreprocessForSize(const Description& description, int64_t height, int64_t width) {
-  return FindFamily(description.config).preprocess(description, std::pair(height, width));
+  const io::Fields images(description.preprocess_json, description.preprocess_file);
+  return FindFamily(description.config).preprocess(description, images, std::pair(height, width));
 }
 
 }  // namespace qkv::model

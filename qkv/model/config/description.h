@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkv/image/preprocess.h"
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/config/caption_decoder.h"
@@ -33,14 +34,21 @@ struct Description {
   bool dark_background = false;
   // Why images cannot be prepared, though the rest is known; empty if they can.
   std::string unknown_preprocess;
-  std::vector<io::Setting> settings;  // of the model's files: what each did; empty for libraries without a list of keys
+  std::vector<io::Setting> settings;  // of the model's files: what each did
   // The library's own preprocessing configuration, from which `preprocess` is derived for another input size.
   io::Json preprocess_json = nullptr;
+  std::string preprocess_file;  // where it stands
 };
 
-/// Reads a config.json of any family (families/), recognised by its keys. preprocessor: Hugging Face's
-/// preprocessor_config.json. Throws Error that names the key, or the architecture and why qkv does not run it.
-Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor, const io::TensorSet& tensors);
+/// What messages call the files of a model.
+struct ConfigNames {
+  std::string config = "config.json", preprocessor = "preprocessor_config.json";
+};
+
+/// Reads a config.json of any family (families/), recognised by its keys. preprocessor: Hugging Face's. Throws Error
+/// that names the key, or the architecture and why qkv does not run it.
+Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor, const io::TensorSet& tensors,
+                     const ConfigNames& names = {});
 
 /// Infers the description from names and shapes of tensors and from `given`. Throws Error that names the option if
 /// neither determines something that changes every result (the number of heads). What follows the family's convention

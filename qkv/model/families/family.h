@@ -32,7 +32,7 @@ struct FamilyRow {
   /// validates.
   Description (*describe)(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                           const io::TensorSet& tensors);
-  /// Keys of config.json that `describe` need not read. Empty: the library's files have keys of their authors.
+  /// Keys of config.json that `describe` need not read.
   std::span<const io::KnownKey> known = {};
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
@@ -55,8 +55,10 @@ struct FamilyRow {
   /// Names of the text encoder's tensors: those of a SequenceConfig, "logit_scale" and "logit_bias". Null if no model
   /// of the family has one.
   const Layout* text_layout = nullptr;
-  /// Preprocessing from preprocess_json, or for another input size.
-  image::Preprocess (*preprocess)(const Description& description, ImageSize size);
+  /// Preprocessing from Description::preprocess_json, which `settings` are, or for another input size.
+  image::Preprocess (*preprocess)(const Description& description, const io::Fields& settings, ImageSize size);
+  /// Keys of that configuration that `preprocess` need not read. Empty: they are those of the model's own file.
+  std::span<const io::KnownKey> preprocess_known = {};
   /// Throws Error that names everything in the model that the library's class lacks.
   Translation (*translate)(const Description& description);
 };

@@ -257,6 +257,7 @@ constinit const FamilyRow kHfBeit = {
     .holds = HoldsModel,
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToBeit,
 };
 

@@ -103,6 +103,7 @@ constinit const FamilyRow kHfCaption = {
     .holds = [](const VitConfig&) { return false; },
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfCaption,
 };
 

@@ -139,6 +139,7 @@ constinit const FamilyRow kHfClip = {
     .layout = LayoutFor,
     .text_layout = &kTextLayout,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfClip,
 };
 

@@ -278,8 +278,8 @@ void NoteHfAssumptions(const ModelHints& given, Description* description) {
              given, &description->assumptions);
 }
 
-image::Preprocess PreprocessOfHf(const Description& description, ImageSize size) {
-  return PreprocessFromHuggingFace(description.preprocess_json, static_cast<int>(description.config.channels), size);
+image::Preprocess PreprocessOfHf(const Description& description, const io::Fields& settings, ImageSize size) {
+  return PreprocessFromHuggingFace(settings, static_cast<int>(description.config.channels), size);
 }
 
 std::string_view HfName(Activation activation) {

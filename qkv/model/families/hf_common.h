@@ -170,6 +170,40 @@ inline constexpr io::KnownKey kHfImageKeys[] = {
     {"pos_embed_shift"},
 };
 
+/// Keys of preprocessor_config.json that are of no effect: by themselves, or where the step that reads them is off.
+inline constexpr io::KnownKey kHfProcessorKeys[] = {
+    {"image_processor_type"},
+    {"feature_extractor_type"},
+    {"processor_class"},
+    {"auto_map"},
+    {"image_seq_length"},
+    {"image_seq_len"},
+    {"return_tensors"},
+    {"data_format"},
+    {"input_data_format"},
+    {"device"},
+    {"disable_grouping"},
+    {"size"},
+    {"max_size"},
+    {"default_to_square"},
+    {"resample"},
+    {"crop_size"},
+    {"rescale_factor"},
+    {"image_mean"},
+    {"image_std"},
+    {"do_pad", "false"},
+    {"pad_size", "null"},
+    {"do_center_crop", "false"},
+    {"do_split_image", "false"},
+    // Of labels, which training reads.
+    {"do_reduce_labels"},
+    {"reduce_labels"},
+    {"do_convert_annotations"},
+    {"format"},
+    {"num_labels"},
+    {"ignore_index"},
+};
+
 /// Tensors outside the blocks.
 inline constexpr NameRow kHfRows[] = {
     {"cls_token", "@embeddings.cls_token"},
@@ -239,7 +273,7 @@ io::Json HfConfigFromTensors(const io::TensorSet& tensors, const ModelHints& giv
 /// Notes what HfConfigFromTensors assumed.
 void NoteHfAssumptions(const ModelHints& given, Description* description);
 
-image::Preprocess PreprocessOfHf(const Description& description, ImageSize size);
+image::Preprocess PreprocessOfHf(const Description& description, const io::Fields& settings, ImageSize size);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Translation

@@ -170,6 +170,7 @@ constinit const FamilyRow kHfDinov2 = {
     .holds = [](const VitConfig& c) { return c.block.layer_scale && !c.distillation_token; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfDinov2,
 };
 

@@ -249,6 +249,7 @@ constinit const FamilyRow kHfDinov3 = {
         },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfDinov3,
 };
 

@@ -285,6 +285,7 @@ constinit const FamilyRow kHfEomt = {
     .holds = [](const VitConfig& c) { return c.family == Family::kHuggingFace && c.query_tokens > 0; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = Refuse,
 };
 

@@ -204,8 +204,7 @@ io::Json SizeObject(int64_t height, int64_t width) { return {{"height", height},
 
 }  // namespace
 
-Preprocess PreprocessFromHuggingFace(const io::Json& preprocessor_config, int channels, ImageSize size) {
-  const io::Fields fields(preprocessor_config, "preprocessor_config.json");
+Preprocess PreprocessFromHuggingFace(const io::Fields& fields, int channels, ImageSize size) {
   CheckOverride(size);
   const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
   // YOLOS pads images to the largest of their batch, which qkv does not need: each image is computed as if alone.
@@ -314,7 +313,7 @@ void ChangeHfPreprocess(const Description& description, const io::Json& settings
   if (!given.mean.empty() || !given.std.empty()) json["do_normalize"] = true;
   if (given.crop_pct > 0) {
     // Hugging Face has no word for it: the sizes of the resized image and of the crop say it.
-    Preprocess p = PreprocessFromHuggingFace(json, static_cast<int>(channels));
+    Preprocess p = PreprocessFromHuggingFace(io::Fields(json, description.preprocess_file), static_cast<int>(channels));
     if (p.crop == Preprocess::Crop::kNone) {
       p.crop = Preprocess::Crop::kHuggingFace;
       p.crop_height = p.resize_height, p.crop_width = p.resize_width;

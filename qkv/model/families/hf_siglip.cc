@@ -133,6 +133,7 @@ constinit const FamilyRow kHfSiglip = {
     .layout = LayoutFor,
     .text_layout = &kTextLayout,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfSiglip,
 };
 

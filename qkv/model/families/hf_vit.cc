@@ -129,6 +129,7 @@ constinit const FamilyRow kHfVit = {
     .holds = [](const VitConfig& c) { return c.distillation_token || !c.block.layer_scale; },
     .layout = LayoutFor,
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = TranslateToHfVit,
 };
 

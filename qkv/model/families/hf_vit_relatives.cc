@@ -114,6 +114,7 @@ constinit const FamilyRow kHfVitRelatives = {
     .holds = IsRelative,
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = Refuse,
 };
 

@@ -119,6 +119,7 @@ constinit const FamilyRow kHfYolos = {
     .holds = IsYolos,
     .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
     .preprocess = PreprocessOfHf,
+    .preprocess_known = kHfProcessorKeys,
     .translate = Refuse,
 };
 

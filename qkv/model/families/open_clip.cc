@@ -68,21 +68,70 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // open_clip_config.json
 
+// What is done at one value only, or says nothing about the answer.
+constexpr io::KnownKey kKnownKeys[] = {
+    {"custom_text"},  // the tensors tell
+    {"init_logit_scale"},
+    {"cast_dtype"},
+    {"output_dict"},
+    {"output_tokens"},
+    {"nonscalar_logit_scale", "false"},
+    {"multimodal_cfg", "null"},
+    {"patch_dropout"},
+    {"attentional_pool", "false"},
+    {"attn_pooler_queries"},
+    {"attn_pooler_heads"},
+    // Options of blocks that no published model has.
+    {"block_type"},
+    {"qk_norm", "false"},
+    {"scaled_cosine_attn", "false"},
+    {"scale_heads", "false"},
+    {"scale_attn_inner", "false"},
+    {"scale_attn", "false"},
+    {"scale_fc", "false"},
+    {"embed_cls", "false"},
+    {"model_cfg.text_cfg.final_ln_after_pool", "false"},
+    {"use_pad_mask"},  // of causal texts
+    {"correct_cls_mask"},
+    {"pad_id"},
+    {"eos_id"},
+    {"hf_model_pretrained"},
+    {"hf_proj_type"},
+    {"hf_pooler_type"},
+    {"tokenizer_mode"},
+    // Beside a model of timm.
+    {"timm_model_name"},
+    {"timm_model_pretrained"},
+    {"timm_pool"},
+    {"timm_proj"},
+    {"timm_proj_bias"},
+    {"timm_drop"},
+    {"timm_drop_path"},
+    {"model_cfg.vision_cfg.layers"},
+    {"model_cfg.vision_cfg.width"},
+    {"model_cfg.vision_cfg.head_width"},
+    {"model_cfg.vision_cfg.mlp_ratio"},
+    {"model_cfg.vision_cfg.patch_size"},
+    {"model_cfg.vision_cfg.image_size"},
+    {"model_cfg.vision_cfg.ls_init_value"},
+    {"model_cfg.vision_cfg.no_ln_pre"},
+    {"model_cfg.vision_cfg.pos_embed_type"},
+    {"model_cfg.vision_cfg.final_ln_after_pool"},
+    {"model_cfg.vision_cfg.pool_type"},
+    {"model_cfg.vision_cfg.act_kwargs"},
+    {"model_cfg.vision_cfg.norm_kwargs"},
+    {"preprocess_cfg.size"},  // that of the image encoder counts
+    {"preprocess_cfg.mode", "\"RGB\""},
+};
+
 void Refuse(const io::Fields& config, std::initializer_list<const char*> switches) {
   for (const char* key : switches) {
-    const bool off = !config.Has(key) || config.json()[key] == false;
-    Require(off, "{}: \"{}\" is not supported", config.where(), key);
+    Require(!config.Bool(key, false), "{}: \"{}\" is not supported", config.where(), key);
   }
-}
-
-// Options of blocks that no published model has.
-void RefuseCustomBlocks(const io::Fields& config) {
-  Refuse(config, {"qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"});
 }
 
 // The encoder's blocks: width, heads, MLP, activation, norms.
 void ReadBlocks(const io::Fields& config, int64_t heads, bool quick_gelu, nn::BlockConfig* block) {
-  RefuseCustomBlocks(config);
   Require(heads > 0 && block->width > 0 && block->width % heads == 0, "{}: {} heads do not divide a width of {}",
           config.where(), heads, block->width);
   block->attention.heads = heads;
@@ -99,7 +148,6 @@ void ReadBlocks(const io::Fields& config, int64_t heads, bool quick_gelu, nn::Bl
 }
 
 VitConfig ReadNative(const io::Fields& config, int64_t embedding, bool quick_gelu) {
-  Refuse(config, {"attentional_pool"});
   Require(!config.Has("layers") || config.json()["layers"].is_number(),
           "{}: a ResNet (\"layers\" is a list) is not supported, only Vision Transformers", config.where());
   const std::string positions = config.String("pos_embed_type", "learnable"), pool = config.String("pool_type", "tok");
@@ -170,7 +218,6 @@ TextTower ReadText(const io::Fields& config, int64_t embedding, bool quick_gelu)
   Require(!config.Has("hf_model_name"),
           "{}: texts are encoded by Hugging Face's {}, which is not supported; only open_clip's own encoder is",
           config.where(), config.String("hf_model_name", ""));
-  Refuse(config, {"embed_cls", "final_ln_after_pool"});
   Require(config.String("proj_type", "linear") == "linear", "{}: \"proj_type\" is \"{}\", expected linear",
           config.where(), config.String("proj_type", ""));
   TextTower tower;
@@ -246,6 +293,7 @@ constinit const FamilyRow kOpenClip = {
     .recognises = [](const io::Fields& config) { return config.Has("model_cfg"); },
     .recognises_tensors = AreOpenClipTensors,
     .describe = DescribeOpenClip,
+    .known = kKnownKeys,
     .describe_tensors = [](const io::TensorSet&, const ModelHints&) -> Description {
       Fail(
           "checkpoint: these are tensors of open_clip, which tell neither the number of heads nor the activation; put "
@@ -255,8 +303,8 @@ constinit const FamilyRow kOpenClip = {
     .holds = [](const VitConfig& c) { return c.family == Family::kOpenClip; },
     .layout = LayoutFor,
     .text_layout = &kTextLayout,
-    .preprocess = [](const Description& description,
-                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
+    .preprocess = [](const Description&, const io::Fields& settings,
+                     ImageSize size) { return PreprocessFromTimm(settings, size); },
     .translate = [](const Description& description) -> Translation {
       Fail("convert: {} ({}) cannot be written for open_clip:\n  qkv does not write open_clip's layout",
            description.config.architecture, Name(description.config.family));

@@ -11,6 +11,85 @@
 
 namespace qkv::model {
 
+/// Keys of timm's config.json and of its pretrained_cfg, whose keys stand beside the others in old files, where they
+/// are not read.
+inline constexpr io::KnownKey kTimmKnownKeys[] = {
+    {"architecture"},
+    {"num_classes"},
+    {"num_features"},
+    {"global_pool"},
+    {"model_args"},
+    {"pretrained_cfg"},
+    {"library_name"},
+    // Where the weights are from.
+    {"url"},
+    {"file"},
+    {"hf_hub_id"},
+    {"hf_hub_filename"},
+    {"source"},
+    {"tag"},
+    {"custom_load"},
+    {"license"},
+    {"description"},
+    {"origin_url"},
+    {"paper_name"},
+    {"paper_ids"},
+    {"notes"},
+    // Of images: those of another resolution, which is asked for by name, and those of training.
+    {"input_size"},
+    {"test_input_size"},
+    {"min_input_size"},
+    {"fixed_input_size"},
+    {"interpolation"},
+    {"crop_pct"},
+    {"test_crop_pct"},
+    {"crop_mode"},
+    {"mean"},
+    {"std"},
+    {"pool_size"},
+    {"test_pool_size"},
+    // Of weights that become another model's.
+    {"first_conv"},
+    {"classifier"},
+    {"label_offset"},
+    {"label_names"},
+    {"label_descriptions"},
+    {"labels"},
+    // Arguments of the classes: of training, or done at one value only.
+    {"drop_rate"},
+    {"pos_drop_rate"},
+    {"patch_drop_rate"},
+    {"proj_drop_rate"},
+    {"attn_drop_rate"},
+    {"drop_path_rate"},
+    {"weight_init"},
+    {"fix_init"},
+    {"head_init_scale"},
+    {"device"},
+    {"dtype"},
+    {"qkv_fused"},
+    {"rope_shift_coords"},  // of training
+    {"rope_jitter_coords"},
+    {"rope_rescale_coords"},
+    {"rope_mrope_section", "null"},
+    {"dynamic_img_size"},
+    {"dynamic_img_pad", "false"},
+    {"embed_norm_layer", "null"},
+    {"attn_pool_num_heads"},  // where attention pools
+    {"attn_pool_mlp_ratio"},
+    {"rope_type"},  // where positions rotate
+    {"rope_grid_offset"},
+    {"rope_grid_indexing"},
+    {"rope_temperature"},
+    {"rope_rotate_half"},
+    {"ref_feat_shape"},
+    {"swiglu_align_to"},
+    {"pos_embed_align_corners"},
+};
+
+/// A config.json of timm: its own keys, without preprocessing.
+Description DescribeTimmFile(const io::Fields& config);
+
 /// True if a config.json of timm is of class Eva: by its name in the registry, or by arguments that only Eva has.
 bool IsTimmEva(const io::Fields& config);
 
@@ -34,7 +113,7 @@ double TimmMlpRatio(int64_t hidden, int64_t width);
 constexpr FamilyRow TimmRow(FamilyRow own) {
   own.library = Family::kTimm;
   own.describe = [](const io::Fields& config, const std::optional<io::Json>&, const io::TensorSet&) {
-    return DescribeTimm(config.json());
+    return DescribeTimmFile(config);
   };
   own.preprocess_settings = kTimmPreprocessKeys;
   own.arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; };
@@ -42,9 +121,11 @@ constexpr FamilyRow TimmRow(FamilyRow own) {
   own.write_labels = [](const Description& description, io::Json* config) {
     (*config)["label_names"] = description.labels;
   };
-  own.preprocess = [](const Description& description, ImageSize size) {
-    return PreprocessFromTimm(description.preprocess_json, size);
+  own.known = kTimmKnownKeys;
+  own.preprocess = [](const Description&, const io::Fields& settings, ImageSize size) {
+    return PreprocessFromTimm(settings, size);
   };
+  own.preprocess_known = kTimmKnownKeys;
   return own;
 }
 

@@ -65,8 +65,7 @@ std::vector<double> PerUnit(const Preprocess& p, const std::vector<float>& value
 
 }  // namespace
 
-Preprocess PreprocessFromTimm(const io::Json& pretrained_cfg, ImageSize size) {
-  const io::Fields fields(pretrained_cfg, "pretrained_cfg");
+Preprocess PreprocessFromTimm(const io::Fields& fields, ImageSize size) {
   CheckOverride(size);
   Preprocess p;
   p.crop = Preprocess::Crop::kTorchvision;

@@ -225,8 +225,7 @@ void ParseTimmPool(const io::Fields& args, const std::string& otherwise, VitConf
   c->pool = *pool;
 }
 
-Description DescribeTimm(const io::Json& json) {
-  const io::Fields config(json, "config.json");
+Description DescribeTimmFile(const io::Fields& config) {
   const std::string architecture = config.String("architecture", "");
   Require(!architecture.empty(), "config.json: \"architecture\" is missing");
   TimmArchitecture registered{io::Json::object(), io::Json::object()};
@@ -241,7 +240,7 @@ Description DescribeTimm(const io::Json& json) {
   const bool name_alone = known && !config.Has("pretrained_cfg") && !config.Has("input_size") && !config.Has("mean");
   io::Json cfg = config.Has("pretrained_cfg") ? config.Object("pretrained_cfg").json()
                  : name_alone                 ? registered.pretrained_cfg
-                                              : json;
+                                              : config.json();
   if (config.Has("num_classes")) cfg["num_classes"] = config.Int("num_classes", 0);
 
   // In increasing priority: pretrained_cfg, the registry's arguments, model_args.
@@ -261,7 +260,7 @@ Description DescribeTimm(const io::Json& json) {
   args.update(config.Object("model_args").json());
 
   Description description;
-  const io::Fields arguments(args, "config.json: model_args");
+  const io::Fields arguments = config.Object("model_args").With(args);
   description.config = IsTimmBeit(config)  ? ParseTimmBeit(arguments, architecture)
                        : IsTimmEva(config) ? ParseTimmEva(arguments, architecture)
                                            : ParseArguments(arguments, architecture);
@@ -285,8 +284,11 @@ Description DescribeTimm(const io::Json& json) {
   if (!dynamic || input_size.is_null()) cfg["input_size"] = own_size;
   description.labels = ParseLabels(config, description.config.classes);
   description.preprocess_json = std::move(cfg);
+  description.preprocess_file = "config.json: pretrained_cfg";
   return description;
 }
+
+Description DescribeTimm(const io::Json& config) { return DescribeTimmFile(io::Fields(config, "config.json")); }
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/families/timm_eva.h"
 
 namespace qkv::model {
 namespace {
@@ -59,6 +60,10 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
+// Of training, and what the tensors tell.
+constexpr io::KnownKey kKnownKeys[] = {{"architecture"}, {"dropout"},     {"emb_dropout"}, {"pretrained_cfg"},
+                                       {"pool"},         {"num_classes"}, {"label_names"}, {"license"}};
+
 // Extent of an axis of a tensor that every such model has. Throws Error if it is missing.
 int64_t Extent(const io::TensorSet& tensors, std::string_view name, int axis) {
   const io::StoredTensor* tensor = tensors.Find(name);
@@ -87,8 +92,7 @@ void ParseHead(const io::Fields& config, const io::TensorSet& tensors, bool simp
   c->pool_prefix = true;  // in older releases the mean includes the class token
 }
 
-Description DescribeVitPytorch(const io::Json& json, const io::TensorSet& tensors) {
-  const io::Fields config(json, "config.json");
+Description DescribeVitPytorch(const io::Fields& config, const io::TensorSet& tensors) {
   Description description;
   VitConfig& c = description.config;
   c.family = Family::kVitPytorch;
@@ -133,6 +137,7 @@ Description DescribeVitPytorch(const io::Json& json, const io::TensorSet& tensor
         "no \"pretrained_cfg\" in config.json: images are squashed to the input size (bicubic), mean = std = 0.5");
   }
   description.preprocess_json["input_size"] = {c.channels, c.image_height, c.image_width};
+  description.preprocess_file = "config.json: pretrained_cfg";
   if (config.Has("label_names") && config.json()["label_names"].is_array()) {
     for (const io::Json& label : config.json()["label_names"]) {
       description.labels.push_back(label.is_string() ? label.get<std::string>() : label.dump());
@@ -153,7 +158,7 @@ Description DescribeVitPytorchTensors(const io::TensorSet& tensors, const ModelH
           "image_size=256 --set patch_size=32 --set heads=16 --set dim_head=64, or put them into a config.json beside "
           "the file: {{\"library_name\": \"vit-pytorch\", \"architecture\": \"ViT\", \"image_size\": 256, "
           "\"patch_size\": 32, \"heads\": 16, \"dim_head\": 64}}");
-  return DescribeVitPytorch(config, tensors);
+  return DescribeVitPytorch(io::Fields(config, "config.json"), tensors);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -193,7 +198,8 @@ constinit const FamilyRow kVitPytorch = {
     .recognises_tensors =
         [](const io::TensorSet& tensors) { return tensors.Find("to_patch_embedding.2.weight") != nullptr; },
     .describe = [](const io::Fields& config, const std::optional<io::Json>&,
-                   const io::TensorSet& tensors) { return DescribeVitPytorch(config.json(), tensors); },
+                   const io::TensorSet& tensors) { return DescribeVitPytorch(config, tensors); },
+    .known = kKnownKeys,
     .describe_tensors = DescribeVitPytorchTensors,
     .settings = kSettings,
     .preprocess_settings = kTimmPreprocessKeys,
@@ -204,8 +210,9 @@ constinit const FamilyRow kVitPytorch = {
     .holds = [](const VitConfig&) { return true; },
     .layout = LayoutFor,
     // Under timm's keys, because the library has none.
-    .preprocess = [](const Description& description,
-                     ImageSize size) { return PreprocessFromTimm(description.preprocess_json, size); },
+    .preprocess = [](const Description&, const io::Fields& settings,
+                     ImageSize size) { return PreprocessFromTimm(settings, size); },
+    .preprocess_known = kTimmKnownKeys,
     .translate = TranslateToVitPytorch,
 };
 

@@ -161,7 +161,7 @@ InitialModel NewModel(const TrainConfig& config, const std::vector<std::string>&
   description.config = MakeVitConfig(config, static_cast<int64_t>(classes.size()));
   description.labels = classes;
   description.preprocess_json = PreprocessJson(config);
-  description.preprocess = model::PreprocessFromTimm(description.preprocess_json);
+  description.preprocess = model::PreprocessFromTimm(io::Fields(description.preprocess_json, "pretrained_cfg"));
   description.dark_background = config.background == "dark";
   return MakeTimmModel(std::move(description));
 }

@@ -14,11 +14,19 @@ namespace {
 
 using io::Json;
 
+image::Preprocess FromTimm(const Json& json, ImageSize size = {}) {
+  return PreprocessFromTimm(io::Fields(json, "pretrained_cfg"), size);
+}
+
+image::Preprocess FromHf(const Json& json, int channels, ImageSize size = {}) {
+  return PreprocessFromHuggingFace(io::Fields(json, "preprocessor_config.json"), channels, size);
+}
+
 image::Preprocess FromCase(const Json& test) {
   ImageSize size;
   if (!test["size"].is_null()) size = {test["size"][0].get<int64_t>(), test["size"][1].get<int64_t>()};
-  if (test["library"] == "timm") return PreprocessFromTimm(test["config"], size);
-  return PreprocessFromHuggingFace(test["config"], test["channels"].get<int>(), size);
+  if (test["library"] == "timm") return FromTimm(test["config"], size);
+  return FromHf(test["config"], test["channels"].get<int>(), size);
 }
 
 TEST(PreprocessConfig, TensorsEqualTheLibraries) {
@@ -45,7 +53,7 @@ TEST(PreprocessConfig, TensorsEqualTheLibraries) {
 
 std::string TimmError(const std::string& config) {
   try {
-    PreprocessFromTimm(io::ParseJson(config, "test"));
+    FromTimm(io::ParseJson(config, "test"));
   } catch (const Error& error) {
     return error.what();
   }
@@ -54,7 +62,7 @@ std::string TimmError(const std::string& config) {
 
 std::string HuggingFaceError(const std::string& config) {
   try {
-    PreprocessFromHuggingFace(io::ParseJson(config, "test"), 3);
+    FromHf(io::ParseJson(config, "test"), 3);
   } catch (const Error& error) {
     return error.what();
   }
@@ -96,18 +104,18 @@ TEST(PreprocessConfig, HuggingFaceErrorsNameTheKey) {
 
 TEST(PreprocessConfig, ProcessorNamesOfAllGenerations) {
   for (const char* type : {"BitImageProcessor", "BitImageProcessorFast", "BitImageProcessorPil"}) {
-    const auto p = PreprocessFromHuggingFace({{"image_processor_type", type}}, 3);
+    const auto p = FromHf({{"image_processor_type", type}}, 3);
     EXPECT_EQ(p.resize, image::Preprocess::Resize::kShortestEdge) << type;
     EXPECT_EQ(p.crop_height, 224) << type;
   }
-  const auto p = PreprocessFromHuggingFace({{"feature_extractor_type", "DeiTFeatureExtractor"}}, 3);
+  const auto p = FromHf({{"feature_extractor_type", "DeiTFeatureExtractor"}}, 3);
   EXPECT_EQ(p.resize_height, 256);
 }
 
 // A model changed to one channel often keeps the configuration of three.
 // As facebook/dinov3-* hold it: null turns steps off, missing keys have the class's defaults.
 TEST(PreprocessConfig, Dinov3SquashesToItsSize) {
-  const image::Preprocess p = PreprocessFromHuggingFace(
+  const image::Preprocess p = FromHf(
       {{"image_processor_type", "DINOv3ViTImageProcessorFast"}, {"do_center_crop", nullptr}, {"crop_size", nullptr}},
       3);
   EXPECT_EQ(p.resize, image::Preprocess::Resize::kExact);
@@ -127,29 +135,28 @@ TEST(PreprocessConfig, BeitSquashesAndCropsOnlyIfAsked) {
                {"resample", 2},
                {"size", 224},
                {"reduce_labels", false}};
-  const image::Preprocess p = PreprocessFromHuggingFace(json, 3);
+  const image::Preprocess p = FromHf(json, 3);
   EXPECT_EQ(p.resize, image::Preprocess::Resize::kExact);
   EXPECT_EQ(p.resize_height, 224);
   EXPECT_EQ(p.crop, image::Preprocess::Crop::kNone);
   EXPECT_EQ(p.filter, image::Filter::kBilinear);
   EXPECT_EQ(p.mean, (std::vector<float>{0.5f, 0.5f, 0.5f}));
   json["do_center_crop"] = true, json["size"] = 256;
-  const image::Preprocess crops = PreprocessFromHuggingFace(json, 3);
+  const image::Preprocess crops = FromHf(json, 3);
   EXPECT_EQ(crops.resize_height, 256);
   EXPECT_EQ(crops.crop_width, 224);
-  EXPECT_EQ(PreprocessFromHuggingFace({{"image_processor_type", "BeitImageProcessor"}}, 3).filter,
-            image::Filter::kBicubic);
+  EXPECT_EQ(FromHf({{"image_processor_type", "BeitImageProcessor"}}, 3).filter, image::Filter::kBicubic);
 }
 
 TEST(PreprocessConfig, EqualMeansServeOneChannel) {
-  const auto p = PreprocessFromHuggingFace({{"image_mean", {0.5, 0.5, 0.5}}, {"image_std", {0.2, 0.2, 0.2}}}, 1);
+  const auto p = FromHf({{"image_mean", {0.5, 0.5, 0.5}}, {"image_std", {0.2, 0.2, 0.2}}}, 1);
   EXPECT_EQ(p.mean, std::vector{0.5f});
   EXPECT_EQ(p.std, std::vector{0.2f});
 }
 
 TEST(PreprocessConfig, AnotherSizeMustBeOne) {
-  EXPECT_THROW(PreprocessFromTimm(Json::object(), std::pair<int64_t, int64_t>{0, 5}), Error);
-  EXPECT_THROW(PreprocessFromHuggingFace(Json::object(), 3, std::pair<int64_t, int64_t>{5, -5}), Error);
+  EXPECT_THROW(FromTimm(Json::object(), std::pair<int64_t, int64_t>{0, 5}), Error);
+  EXPECT_THROW(FromHf(Json::object(), 3, std::pair<int64_t, int64_t>{5, -5}), Error);
 }
 
 }  // namespace

@@ -52,9 +52,11 @@ TEST(PreprocessWriter, SquareCropsAndSquashesSurvive) {
       p.mean = {0.485f, 0.456f, 0.406f};
       p.std = {0.229f, 0.224f, 0.225f};
       std::vector<std::string> notes;
-      ExpectSameSteps(p, PreprocessFromTimm(PreprocessToTimm(p, crop, crop, &notes)));
+      const io::Json timm = PreprocessToTimm(p, crop, crop, &notes);
+      ExpectSameSteps(p, PreprocessFromTimm(io::Fields(timm, "pretrained_cfg")));
       EXPECT_TRUE(notes.empty());
-      ExpectSameSteps(p, PreprocessFromHuggingFace(PreprocessToHuggingFace(p, &notes), 3));
+      const io::Json hugging_face = PreprocessToHuggingFace(p, &notes);
+      ExpectSameSteps(p, PreprocessFromHuggingFace(io::Fields(hugging_face, "preprocessor_config.json"), 3));
     }
   }
 }

@@ -246,6 +246,50 @@ TEST_F(Settings, TheNewerFileOfAProcessorCounts) {
   EXPECT_EQ(Checkpoint::Open(folder).description.preprocess.mean, (std::vector<float>{0.2f, 0.2f, 0.2f}));
 }
 
+// How images become pixels: what a processor does at one value only, where the value stands.
+TEST_F(Settings, ThoseOfImagesAreKnownToo) {
+  const auto refusal = [&](const char* golden, const char* file, const io::Json& patch) {
+    const fs::path folder = Copy(golden);
+    io::Json json = io::ReadJson(folder / file);
+    json.merge_patch(patch);
+    WriteFile(folder / file, json.dump());
+    return ErrorMessage([&] { Checkpoint::Open(folder); });
+  };
+  EXPECT_TRUE(Has(refusal("hf_vit", "preprocessor_config.json", {{"do_pad", true}}), "do_pad"));
+  EXPECT_TRUE(Has(refusal("hf_vit", "preprocessor_config.json", {{"do_split_image", true}}),
+                  "preprocessor_config.json: \"do_split_image\" is true, which qkv does not do"));
+  EXPECT_EQ(refusal("hf_vit", "preprocessor_config.json", {{"do_split_image", false}, {"crop_size", 7}}), "");
+  EXPECT_TRUE(Has(refusal("timm_vit", "config.json", {{"model_args", {{"dynamic_img_pad", true}}}}),
+                  "config.json: \"model_args.dynamic_img_pad\" is true"));
+  EXPECT_TRUE(Has(refusal("open_clip_clip", "open_clip_config.json",
+                          {{"model_cfg", {{"vision_cfg", {{"attentional_pool", true}}}}}}),
+                  "open_clip_config.json: \"model_cfg.vision_cfg.attentional_pool\" is true"));
+  const fs::path folder = Copy("hf_vit");
+  WriteFile(folder / "processor_config.json",
+            R"({"image_processor": {"image_processor_type": "ViTImageProcessor", "do_split_image": true}})");
+  EXPECT_TRUE(Has(ErrorMessage([&] { Checkpoint::Open(folder); }),
+                  "processor_config.json: image_processor: \"do_split_image\""));
+}
+
+TEST_F(Settings, WhatEachDidIsKept) {
+  using Use = io::Setting::Use;
+  const auto use = [&](const char* golden, const char* file, const char* key) {
+    for (const io::Setting& setting : Checkpoint::Open(GoldenFolder(golden)).description.settings) {
+      if (setting.file == file && setting.key == key) return setting.use;
+    }
+    return Use::kUnknown;
+  };
+  EXPECT_EQ(use("hf_vit", "config.json", "hidden_size"), Use::kUsed);
+  EXPECT_EQ(use("hf_vit", "config.json", "initializer_range"), Use::kNoEffect);
+  EXPECT_EQ(use("hf_vit", "preprocessor_config.json", "size.height"), Use::kUsed);
+  EXPECT_EQ(use("hf_beit", "preprocessor_config.json", "do_reduce_labels"), Use::kNoEffect);
+  EXPECT_EQ(use("hf_eomt", "preprocessor_config.json", "do_pad"), Use::kUsed);
+  EXPECT_EQ(use("timm_vit", "config.json", "model_args.depth"), Use::kUsed);
+  EXPECT_EQ(use("timm_vit", "config.json: pretrained_cfg", "crop_pct"), Use::kUsed);
+  EXPECT_EQ(use("timm_vit", "config.json: pretrained_cfg", "license"), Use::kNoEffect);
+  EXPECT_EQ(use("open_clip_clip", "open_clip_config.json", "model_cfg.vision_cfg.layers"), Use::kUsed);
+}
+
 TEST_F(Settings, LabelsThatDoNotExcludeEachOtherHaveScoresOfTheirOwn) {
   const std::vector<float> logits = {1.5f, -0.5f, 0.25f};
   const auto scores = [&](const io::Json& problem) {
