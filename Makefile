@@ -38,6 +38,7 @@ verify: build  ## compares with timm, transformers and vit-pytorch (installs the
 	@tools/setup.sh verify
 	@QKV_PYTHON=$$(tools/reference_env.sh) && "$$QKV_PYTHON" tools/verify.py --qkv $(BUILD)/qkv && \
 	  "$$QKV_PYTHON" tools/verify_settings.py --qkv $(BUILD)/qkv && \
+	  "$$QKV_PYTHON" tools/verify_registry.py --qkv $(BUILD)/qkv && \
 	  "$$QKV_PYTHON" tools/tokenizer_settings.py --qkv $(BUILD)/qkv
 	@[ -z "$$QKV_DATA" ] || { QKV_PYTHON=$$(tools/reference_env.sh) && \
 	  "$$QKV_PYTHON" tools/verify_images.py --qkv $(BUILD)/qkv && \
