@@ -105,14 +105,16 @@ def describe(cls, kwargs):
             args |= activation(value)
         elif key == "mlp_layer":
             args["mlp_layer"] = mlp(value)
-        elif key == "block_fn" and value is not DEFAULTS[key]:
-            raise Unsupported(f"{plain(value)} blocks")
+        elif key == "block_fn":
+            args |= blocks(value, kwargs)
         elif key == "attn_layer" and value not in (DEFAULTS[key], "", "attn"):
             raise Unsupported(f"{value if isinstance(value, str) else plain(value)} attention")
         elif key == "embed_layer" and value is not DEFAULTS[key]:
             raise Unsupported(f"{plain(value)} patch embedding")
-        elif key == "embed_norm_layer" and value is not None:
-            raise Unsupported("normalised patch embedding")
+        elif key == "embed_norm_layer":
+            if value is not None and norm(value) != norm(kwargs.get("norm_layer")):
+                raise Unsupported("a norm of the patch embedding unlike the others")
+            args |= {key: norm(value).get("norm_layer", "layernorm")} if value is not None else {}
         elif key == "global_pool" and value == "prr":
             raise Unsupported("patch representation refinement pooling")
         elif value != DEFAULTS[key]:
@@ -124,7 +126,6 @@ def describe(cls, kwargs):
 EVA_UNSUPPORTED = {
     "num_kv_heads": "keys and values shared by heads",
     "attn_only_layer_scale": "LayerScale of attention alone",
-    "use_post_norm": "norms of the blocks' outputs",
 }  # fmt: skip
 
 
@@ -164,10 +165,26 @@ def norm(value):
         return {}
     keywords = value.keywords if isinstance(value, functools.partial) else {}
     name = plain(value).lower().replace("_", "")
-    if name not in ("layernorm", "layernormfp32"):
+    if name not in ("layernorm", "layernormfp32", "rmsnorm"):
         raise Unsupported(f"{plain(value)} instead of LayerNorm")
     eps = keywords.get("eps", 1e-6 if value is not vision_transformer.nn.LayerNorm else 1e-5)
-    return {"norm_eps": eps} if eps != 1e-6 else {}
+    return ({"norm_layer": name} if name == "rmsnorm" else {}) | ({"norm_eps": eps} if eps != 1e-6 else {})
+
+
+# Classes of blocks that qkv has beside the default, and why not others.
+BLOCKS = {vision_transformer.ResPostBlock, vision_transformer.ParallelScalingBlock}
+SIDE_BY_SIDE = "blocks of two attention layers and two MLPs side by side (ParallelThingsBlock)"
+
+
+def blocks(value, kwargs):
+    if value is DEFAULTS["block_fn"]:
+        return {}
+    if value not in BLOCKS:
+        things = value is vision_transformer.ParallelThingsBlock
+        raise Unsupported(SIDE_BY_SIDE if things else f"{plain(value)} blocks")
+    if value is vision_transformer.ParallelScalingBlock and kwargs.get("mlp_ratio", 4) not in (4, 5):
+        raise Unsupported("parallel blocks whose MLP is not four or five times as wide")
+    return {"block_fn": plain(value)}
 
 
 def activation(value):

@@ -5,7 +5,7 @@
 Each is made with random weights and saved as timm saves it, with the arguments of its name alone but for the depth.
 `qkv verify` compares logits, tokens and hidden states with timm's in both precisions, by the tolerance of
 docs/architecture.md. An architecture agrees, or is refused with the reason that qkv's copy of the registry has; all else
-is a failure, and then the exit status is 1. One model is on disk at a time. --write makes docs/models.md of the result.
+is a failure, and then the exit status is 1. One model is on disk at a time. --write makes a page of the result.
 """
 import argparse
 import collections
@@ -58,7 +58,7 @@ def walk(name, program, folder):
 
 
 def page(outcomes):
-    """docs/models.md: the names that agree, by class, and those refused, by reason."""
+    """Markdown: the names that agree, by class, and those refused, by reason."""
     lines = [
         "# Architectures of timm",
         "",

@@ -109,18 +109,23 @@ const char* RelativeBiases(const model::VitConfig& c) {
 std::string DescribeBlock(const model::VitConfig& c) {
   std::string text = c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ";
   text += model::Name(c.block.mlp.activation);
-  const std::pair<bool, const char*> parts[] = {{!c.block.attention.bias, "no bias on q, k, v"},
-                                                {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
-                                                {c.rotary != model::PatchRotary::kNone, "rotary positions"},
-                                                {c.has_relative_biases(), RelativeBiases(c)},
-                                                {!c.block.attention.projection, "no output projection"},
-                                                {c.block.attention.qk_norm, "norms on q and k"},
-                                                {c.block.attention.sinks, "attention sinks"},
-                                                {c.block.layer_scale, "LayerScale"},
-                                                {c.pre_norm, "norm before the blocks"},
-                                                {!c.final_norm && !c.fc_norm, "no final norm"},
-                                                {c.block.attention.output_norm, "norm before the projection"},
-                                                {c.block.mlp.norm, "norm inside the MLP"}};
+  const std::pair<bool, const char*> parts[] = {
+      {!c.block.attention.bias, "no bias on q, k, v"},
+      {c.block.attention.bias && !c.block.attention.key_bias, "no bias on k"},
+      {c.rotary != model::PatchRotary::kNone, "rotary positions"},
+      {c.has_relative_biases(), RelativeBiases(c)},
+      {!c.block.attention.projection, "no output projection"},
+      {c.block.attention.qk_norm, "norms on q and k"},
+      {c.block.attention.sinks, "attention sinks"},
+      {c.block.layer_scale, "LayerScale"},
+      {c.block.norm.kind == simd::NormKind::kRms, "RMSNorm"},
+      {c.embed_norm, "norm after the patch projection"},
+      {c.block.norm_place == nn::NormPlace::kOutput, "norms of outputs"},
+      {c.block.norm_place == nn::NormPlace::kParallel, "MLP beside attention"},
+      {c.pre_norm, "norm before the blocks"},
+      {!c.final_norm && !c.fc_norm, "no final norm"},
+      {c.block.attention.output_norm, "norm before the projection"},
+      {c.block.mlp.norm, "norm inside the MLP"}};
   for (const auto& [there, name] : parts) {
     if (there) text += fmt::format(", {}", name);
   }

@@ -30,6 +30,9 @@ std::string PassObstacle(const model::VitConfig& c) {
   if (c.has_relative_biases()) return "its scores have biases by relative position, which only inference adds";
   if (c.rotary == model::PatchRotary::kMixed) return "its rotary frequencies differ by head, which only inference has";
   if (c.block.attention.groups_heads()) return "its heads share keys and values";
+  if (c.block.norm_place == nn::NormPlace::kOutput) return "its layers' outputs are normed, which only inference does";
+  if (c.block.norm_place == nn::NormPlace::kParallel)
+    return "its MLPs are beside attention, as only inference has them";
   return "";
 }
 

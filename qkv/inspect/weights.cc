@@ -1,5 +1,6 @@
 #include "qkv/inspect/weights.h"
 
+#include <array>
 #include <cmath>
 
 #include "qkv/algebra/fold.h"
@@ -30,9 +31,11 @@ bool HasLayerNormBefore(const nn::BlockConfig& config) {
 }
 
 void RequireLayerNormBefore(const nn::BlockConfig& config, std::string_view source) {
-  Require(HasLayerNormBefore(config), "{}: rewriting heads needs a LayerNorm before attention; this model has {} {} it",
+  constexpr std::array<std::string_view, 4> kPlaces = {"before it", "after it", "of its output",
+                                                       "before it and the MLP beside it"};
+  Require(HasLayerNormBefore(config), "{}: rewriting heads needs a LayerNorm before attention; this model has {} {}",
           source, config.norm.kind == simd::NormKind::kRms ? "an RMSNorm" : "a LayerNorm",
-          model::Name(config.norm_place));
+          kPlaces[static_cast<size_t>(config.norm_place)]);
 }
 
 AttentionWeights ReadAttention(const model::StoredBlocks& blocks, int64_t block, const NormBefore& norm, bool cross) {

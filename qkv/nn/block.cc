@@ -5,24 +5,38 @@
 namespace qkv::nn {
 namespace {
 
-// x = norm x, where the norm follows the layer. x: [B, rows, D]
 template <typename T>
-void NormAfter(View<T> x, NormPlace place, const Norm<T>& norm) {
-  if (place != NormPlace::kAfter) return;
+void NormInPlace(View<T> x, const Norm<T>& norm) {
   ForEachMatrix([&](View<T> rows) { NormForward<T>(rows, norm, rows); }, x);
 }
 
 // What a layer reads: norm x, or x where the norm follows the layer.
 template <typename T>
 Input<T> LayerInput(View<const T> x, NormPlace place, const Norm<T>& norm, Arena& arena) {
-  return place == NormPlace::kBefore ? Normalised<T>(x, norm, arena) : Input<T>(x);
+  return NormsInputs(place) ? Normalised<T>(x, norm, arena) : Input<T>(x);
 }
 
-// x = x + layer(norm x), or norm(x + layer(x)). layer(input) adds its output to x. x: [B, rows, D]
+// x = x + layer, norm(x + layer), or x + norm(layer). layer(residual, out) writes residual + its output, and may read
+// x. x: [B, rows, D]
 template <typename T, typename Layer>
-void AddBranch(View<T> x, NormPlace place, const Norm<T>& norm, Arena& arena, Layer layer) {
-  layer(LayerInput<T>(x, place, norm, arena));
-  NormAfter(x, place, norm);
+void AddOutput(View<T> x, NormPlace place, const Norm<T>& norm, Arena& arena, Layer layer) {
+  if (place != NormPlace::kOutput) {
+    layer(View<const T>(x), x);
+    if (place == NormPlace::kAfter) NormInPlace(x, norm);
+    return;
+  }
+  const View<T> out = arena.New<T>(x.shape());
+  layer(View<const T>(), out);
+  NormInPlace(out, norm);
+  AddScaled<T>(out, nullptr, x, x);
+}
+
+// Attention and MLP read the same tokens: the sum of x and attention is beside x until the MLP has read x.
+template <typename T, typename Attention, typename MlpLayer>
+void AddParallel(View<T> x, const Norm<T>& norm, Arena& arena, Attention attention, MlpLayer mlp) {
+  const View<T> sum = arena.New<T>(x.shape());
+  attention(View<const T>(x), sum);
+  mlp(LayerInput<T>(x, NormPlace::kParallel, norm, arena), View<const T>(sum), x);
 }
 
 }  // namespace
@@ -34,9 +48,15 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, 
   const Input<T> tokens = LayerInput<T>(x, block.norm_place, block.norm1, arena);
   const int64_t begin = context.last_rows ? x.dim(1) - rows : 0;
   const View<T> read = x.slice(1, begin, begin + rows);  // [B, rows, D]
-  AttentionForward<T>(tokens.slice(1, begin, begin + rows), tokens, block.attention, scale(block.scale1), read, read,
-                      arena, context);
-  NormAfter(read, block.norm_place, block.norm1);
+  const auto attention = [&](View<const T> residual, View<T> out) {
+    AttentionForward<T>(tokens.slice(1, begin, begin + rows), tokens, block.attention, scale(block.scale1), residual,
+                        out, arena, context);
+  };
+  const auto mlp = [&](const Input<T>& input, View<const T> residual, View<T> out) {
+    MlpForward<T>(input, block.mlp, scale(block.scale2), residual, out, arena);
+  };
+  if (block.norm_place == NormPlace::kParallel) return AddParallel(read, block.norm2, arena, attention, mlp);
+  AddOutput(read, block.norm_place, block.norm1, arena, attention);
   if (!block.cross.query.empty()) {
     Require(!context.source.empty(), "block: cross-attention without a source");
     AttentionContext<T> of_source;
@@ -51,13 +71,15 @@ void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena, 
       of_source.positions = B == sources ? context.positions.slice(1, begin, begin + rows)
                                          : context.positions.reshape({sources, B / sources});
     }
-    AddBranch(queries, block.norm_place, block.norm_cross, arena, [&](const Input<T>& input) {
-      CrossAttentionForward<T>(input, context.source, block.cross, scale(block.scale_cross), queries, queries, arena,
+    const Input<T> input = LayerInput<T>(queries, block.norm_place, block.norm_cross, arena);
+    AddOutput(queries, block.norm_place, block.norm_cross, arena, [&](View<const T> residual, View<T> out) {
+      CrossAttentionForward<T>(input, context.source, block.cross, scale(block.scale_cross), residual, out, arena,
                                of_source);
     });
   }
-  AddBranch(read, block.norm_place, block.norm2, arena,
-            [&](const Input<T>& input) { MlpForward<T>(input, block.mlp, scale(block.scale2), read, read, arena); });
+  const Input<T> input = LayerInput<T>(read, block.norm_place, block.norm2, arena);
+  AddOutput(read, block.norm_place, block.norm2, arena,
+            [&](View<const T> residual, View<T> out) { mlp(input, residual, out); });
 }
 
 template <typename T>

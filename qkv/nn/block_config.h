@@ -104,9 +104,14 @@ struct MlpConfig {
 };
 
 enum class NormPlace {
-  kBefore,  // x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x)
-  kAfter,   // x = norm1(x + ls1 · attention(x)); x = norm2(x + ls2 · mlp(x)) (Vaswani et al. 2017)
+  kBefore,    // x += ls1 · attention(norm1 x); x += ls2 · mlp(norm2 x)
+  kAfter,     // x = norm1(x + ls1 · attention(x)); x = norm2(x + ls2 · mlp(x)) (Vaswani et al. 2017)
+  kOutput,    // x += norm1(attention(x)); x += norm2(mlp(x)) (Liu et al. 2022)
+  kParallel,  // n = norm1 x; x += ls1 · attention(n) + ls2 · mlp(n) (Dehghani et al. 2023)
 };
+
+/// Layers read norm x, so that the norm can be folded into them.
+constexpr bool NormsInputs(NormPlace place) { return place == NormPlace::kBefore || place == NormPlace::kParallel; }
 
 struct BlockConfig {
   int64_t width = 768;  // D

@@ -72,6 +72,13 @@ TIMM = [
     timm("kind_shared_qk_norm", qk_norm=True, extra={"qkv_attention": "shared"}, depth=1),
     timm("kind_gaussian_gap", class_token=False, global_pool="avg", img_size=(24, 40), depth=1,
          extra={"qkv_attention": "gaussian"}),
+    timm("aimv2", "aimv2_large_patch14_224"),  # RMSNorm, also after the patch projection; SwiGLU of 2 layers
+    timm("rms", "test_vit4"),  # RMSNorm, LayerScale
+    timm("rms_qk_norm", "test_vit4", qk_norm=True, pre_norm=True, global_pool="map", num_heads=4, depth=1),
+    timm("output_norms", "vit_base_patch16_rpn_224"),
+    timm("parallel", "vit_base_patch16_xp_224"),  # RMSNorm, qk_norm, no biases of queries, keys and values
+    timm("parallel_scaled", "vit_pwee_patch16_reg1_gap_256"),  # LayerScale; an MLP five times as wide
+    timm("parallel_biases", "vit_base_patch16_xp_224", qkv_bias=True, size=(40, 48), depth=1),
     # timm's class Eva
     timm("dinov3", "vit_small_patch16_dinov3_qkvb", global_pool="token"),
     timm("dinov3_plus", "vit_small_plus_patch16_dinov3", num_classes=0),  # no biases of q, k, v; SwiGLU of 2 layers
@@ -80,6 +87,8 @@ TIMM = [
     timm("eva02", "eva02_tiny_patch14_224"),  # SwiGLU in one layer
     timm("eva02_norms", "eva02_base_patch14_224", img_size=(24, 40)),  # q, k, v apart; a norm inside SwiGLU
     timm("eva02_clip", "eva02_base_patch16_clip_224"),  # a norm before the projection too
+    timm("eva02_output_norms", "eva02_enormous_patch14_clip_224"),
+    timm("eva02_projection", "eva02_base_patch16_clip_224", num_classes=512, depth=1),  # no classes: an embedding
     timm("eva02_resized", "eva02_base_patch14_224", size=(40, 24), depth=1),
     timm("eva_qk_norm", "eva02_tiny_patch14_224", qk_norm=True, rope_rotate_half=True, depth=1),
     timm("rope_gap", "vit_medium_patch16_rope_reg1_gap_256"),

@@ -140,7 +140,7 @@ def randomize(model, generator, dtype):
     norms = {
         f"{prefix}.weight"
         for prefix, module in model.named_modules()
-        if isinstance(module, torch.nn.LayerNorm)
+        if isinstance(module, (torch.nn.LayerNorm, timm.layers.RmsNorm))
     }
     for name, p in sorted(model.named_parameters()):
         noise = torch.randn(p.shape, generator=generator)
@@ -418,7 +418,7 @@ def run_timm(case, model, pixels):
     for i, block in enumerate(model.blocks):
         handles += [
             block.register_forward_pre_hook(lambda _, args, i=i: out.setdefault(f"hidden.{i}", args[0])),
-            block.attn.attn_drop.register_forward_hook(
+            getattr(block, "attn", block).attn_drop.register_forward_hook(
                 lambda _, args, weights, i=i: out.__setitem__(f"attention.{i}", weights)),
         ]  # fmt: skip
     last = model.blocks[-1].register_forward_hook(

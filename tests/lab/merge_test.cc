@@ -26,8 +26,8 @@ class GoldenMerge : public testing::TestWithParam<std::string> {
   // True where queries and keys have no one matrix; then Merge says so and leaves nothing.
   bool IsRefused() {
     const model::VitConfig& c = original_.description.config;
-    const bool mergeable = !c.block.attention.qk_norm && c.rotary == model::PatchRotary::kNone &&
-                           !nn::IsPositional(c.block.attention.kind) &&
+    const bool mergeable = inspect::HasLayerNormBefore(c.block) && !c.block.attention.qk_norm &&
+                           c.rotary == model::PatchRotary::kNone && !nn::IsPositional(c.block.attention.kind) &&
                            c.block.attention.kind != nn::AttentionKind::kMerged;
     if (mergeable) return false;
     EXPECT_NE(ErrorMessage([&] { Merge(original_, folder_ / "out", {}); }), "");

@@ -198,7 +198,7 @@ nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const Bu
     source = Stack<T>({}, keys, weights.Layer(name + "v"), S);
   }
   queries.packing = source.layer.packing = weights.In(options.precision);
-  if (options.fold_norms && block.norm_place == nn::NormPlace::kBefore) queries.FoldNorm(norm);
+  if (options.fold_norms && nn::NormsInputs(block.norm_place)) queries.FoldNorm(norm);
   // Biases of values stay: an entry of a batch may have no tokens of the source, whose weights do not sum to 1.
   layer.query = queries.Pack();
   const bool in_one = source.keys > 0 && source.keys == source.values;
@@ -228,7 +228,7 @@ nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, c
   all.packing = weights.In(options.precision);
   Affine<T> projection = weights.Layer(name + "proj", options.precision);
 
-  if (options.fold_norms && c.norm_place == nn::NormPlace::kBefore) FoldNorm(c.attention.kind, &rows, norm);
+  if (options.fold_norms && nn::NormsInputs(c.norm_place)) FoldNorm(c.attention.kind, &rows, norm);
   if (build.kind != c.attention.kind) MergeQueriesAndKeys(c.attention.heads, &rows);
   const bool together = nn::HasQueriesAndKeys(build.kind) && !build.fewer_queries;
   if (rows.queries > 0 && !together) layer.query = all.PackRows(0, rows.queries);
@@ -266,13 +266,14 @@ nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOpt
     block.cross =
         BuildCrossAttention<T>(c, options, weights, name + "cross_attn.", &block.norm_cross, &block.scale_cross);
   }
-  block.norm2 = weights.Norm(name + "norm2", c.norm);
+  // A parallel MLP reads what attention reads: the same norm, folded into either.
+  block.norm2 = weights.Norm(name + (c.norm_place == nn::NormPlace::kParallel ? "norm1" : "norm2"), c.norm);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.mlp.activation;
   block.mlp.norm = weights.Norm(name + "mlp.norm", c.norm);
   Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision),
             fc2 = weights.Layer(name + "mlp.fc2", options.precision);
-  if (options.fold_norms && c.norm_place == nn::NormPlace::kBefore) fc1.FoldNorm(&block.norm2);
+  if (options.fold_norms && nn::NormsInputs(c.norm_place)) fc1.FoldNorm(&block.norm2);
   if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
   if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
   block.mlp.fc1 = fc1.Pack(c.mlp.gate);

@@ -27,7 +27,8 @@ double WidestLayer(const nn::BlockConfig& c) {
       static_cast<double>((nn::QueriesAreKeys(a.kind) + nn::ValuesAreKeys(a.kind)) * a.heads * a.query_width());
   const double attention =
       2 * D + static_cast<double>(CountProducts(c).projected) + copies + 2 * static_cast<double>(a.joined_width());
-  return std::max(attention, D + static_cast<double>(c.mlp.width));
+  const bool apart = c.norm_place == nn::NormPlace::kOutput || c.norm_place == nn::NormPlace::kParallel;
+  return std::max(attention, D + static_cast<double>(c.mlp.width)) + (apart ? D : 0);  // a sum or an output beside x
 }
 
 // What the heads of masks hold for one image, see nn::MaskHeadForward.

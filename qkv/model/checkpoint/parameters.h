@@ -95,6 +95,7 @@ void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visi
     visit.Tensor("patch_embed.proj.weight", {D, c.channels, c.patch_height, c.patch_width}, Role::kWeight,
                  p.patch_embed.projection.weight);
     if (c.patch_bias) visit.Tensor("patch_embed.proj.bias", {D}, Role::kBias, p.patch_embed.projection.bias);
+    if (c.embed_norm) visit.Norm("patch_embed.norm_out", D, c.block.norm, p.patch_embed.norm_out);
   }
   if (c.pre_norm) visit.Norm("norm_pre", D, c.block.norm, p.norm_pre);
 }
@@ -187,7 +188,7 @@ void VisitBlock(const nn::BlockConfig& c, int64_t tokens, nn::BlockParameters<T>
     VisitAttention(*c.cross, c.norm, "cross_attn.", D, tokens, p.cross, visit);
     if (c.layer_scale) visit.Tensor("ls_cross.gamma", {D}, Role::kScale, p.scale_cross);
   }
-  visit.Norm("norm2", D, c.norm, p.norm2);
+  if (c.norm_place != nn::NormPlace::kParallel) visit.Norm("norm2", D, c.norm, p.norm2);
   visit.Linear("mlp.fc1", (c.mlp.gate == simd::Gate::kNone ? 1 : 2) * M, D, c.mlp.bias, p.mlp.fc1);
   if (c.mlp.norm) visit.Norm("mlp.norm", M, c.norm, p.mlp.norm);
   visit.Linear("mlp.fc2", D, M, c.mlp.bias, p.mlp.fc2);

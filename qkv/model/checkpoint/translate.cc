@@ -12,7 +12,10 @@ Translation Translate(const Description& description, Family library) {
 Obstructions CommonObstructions(const VitConfig& c, std::string_view who) {
   const auto has_no = [&](std::string_view what) { return fmt::format("{} has no {}", who, what); };
   return {
-      {c.patch_norms, has_no("LayerNorm around the patch projection")},
+      {c.patch_norms || c.embed_norm, has_no("norm around the patch projection")},
+      {c.block.norm.kind != simd::NormKind::kLayer, has_no("RMSNorm that a config.json can select")},
+      {c.block.norm_place == nn::NormPlace::kOutput, has_no("norm of the layers' outputs")},
+      {c.block.norm_place == nn::NormPlace::kParallel, has_no("MLP beside attention")},
       {c.positions == Positions::kSinCos, has_no("positions that are computed (sines and cosines)")},
       {c.block.attention.joined_width() != c.block.width,
        fmt::format("{}, but {} heads of {} features are not {}", has_no("width of heads of its own"),
@@ -74,6 +77,7 @@ std::vector<std::string> Differences(const VitConfig& a, const VitConfig& b) {
   compare("the MLP's width", a.block.mlp.width, b.block.mlp.width);
   compare("the patch projection's bias", a.patch_bias, b.patch_bias);
   compare("LayerNorm around the patch projection", a.patch_norms, b.patch_norms);
+  compare("the norm after the patch projection", a.embed_norm, b.embed_norm);
   compare("the class token", a.class_token, b.class_token);
   compare("the distillation token", a.distillation_token, b.distillation_token);
   compare("the register tokens", a.registers, b.registers);

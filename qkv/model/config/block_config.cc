@@ -36,7 +36,9 @@ constexpr std::pair<Activation, std::string_view> kActivations[] = {{Activation:
 constexpr std::pair<simd::NormKind, std::string_view> kNormKinds[] = {{simd::NormKind::kLayer, "layer"},
                                                                       {simd::NormKind::kRms, "rms"}};
 constexpr std::pair<nn::NormPlace, std::string_view> kNormPlaces[] = {{nn::NormPlace::kBefore, "before"},
-                                                                      {nn::NormPlace::kAfter, "after"}};
+                                                                      {nn::NormPlace::kAfter, "after"},
+                                                                      {nn::NormPlace::kOutput, "output"},
+                                                                      {nn::NormPlace::kParallel, "parallel"}};
 
 // Why a kind does not allow a norm of queries and keys.
 std::string_view QkNormObstruction(AttentionKind kind) {
@@ -101,7 +103,9 @@ std::optional<AttentionKind> FindAttentionKind(std::string_view name) {
 std::string_view Name(simd::NormKind kind) { return FindName(kNormKinds, kind); }
 std::string_view Name(nn::NormPlace place) { return FindName(kNormPlaces, place); }
 std::optional<simd::NormKind> FindNormKind(std::string_view name) { return FindIn<simd::NormKind>(kNormKinds, name); }
-std::optional<nn::NormPlace> FindNormPlace(std::string_view name) { return FindIn<nn::NormPlace>(kNormPlaces, name); }
+std::optional<nn::NormPlace> FindNormPlace(std::string_view name) {
+  return FindIn<nn::NormPlace>(std::span(kNormPlaces).first<2>(), name);  // the others are of images alone
+}
 std::string_view Name(Activation activation) { return FindName(kActivations, activation); }
 std::optional<Activation> FindActivation(std::string_view name) {
   const auto found = FindIn<Activation>(kActivations, name);
@@ -118,6 +122,8 @@ void Validate(const nn::BlockConfig& c) {
   FieldBounds bounds;
   VisitFields(fields, bounds);
   ValidateAttention(c.attention, c);
+  Require(c.norm_place != nn::NormPlace::kOutput || !c.layer_scale, "config: norms of outputs beside LayerScale");
+  Require(c.norm_place != nn::NormPlace::kParallel || !c.cross, "config: cross-attention beside a parallel MLP");
   Require(!c.attention.of_source && (!c.cross || c.cross->of_source),
           "config: cross-attention, and no other, is of a source");
   if (fields.cross) {

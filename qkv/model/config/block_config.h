@@ -35,7 +35,7 @@ inline constexpr std::string_view kAttentionKindNames =
 std::string_view Name(simd::NormKind kind);
 std::string_view Name(nn::NormPlace place);
 std::optional<simd::NormKind> FindNormKind(std::string_view name);
-std::optional<nn::NormPlace> FindNormPlace(std::string_view name);
+std::optional<nn::NormPlace> FindNormPlace(std::string_view name);  // "before" or "after"
 
 /// The MLP's hidden width, as Python's int(width * ratio); 0, which Validate rejects, if it is out of range.
 int64_t HiddenWidth(int64_t width, double ratio);

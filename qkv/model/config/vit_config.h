@@ -79,6 +79,7 @@ struct VitConfig {
 
   bool patch_bias = true;
   bool patch_norms = false;  // vit-pytorch: LayerNorm before and after, channel-last patches
+  bool embed_norm = false;   // AIMv2: a norm after the patch projection, before positions are added
 
   // Prefix tokens, which precede the patches in this order.
   bool class_token = true, distillation_token = false;

@@ -1,6 +1,6 @@
 // timm's Eva: EVA, EVA02, DINOv3, the Perception Encoders (PE) and the RoPE ViTs. Configuration, tensor names,
-// translation. Not here: the parts of config.json that all of timm's classes share (timm_vit.cc). Not supported: norms
-// of the blocks' outputs, heads that share keys, LayerScale of attention alone, and rotary positions of three axes.
+// translation. Not here: the parts of config.json that all of timm's classes share (timm_vit.cc). Not supported: heads
+// that share keys, LayerScale of attention alone, and rotary positions of three axes.
 #include "qkv/model/families/timm_eva.h"
 
 #include <array>
@@ -50,6 +50,7 @@ constexpr NameRow kRows[] = {
     {"fc_norm", "fc_norm"},
     {"head", "head"},
     {"head_dist", "head_dist"},
+    {"projection", "head"},
 };
 
 constexpr NameRow kNoKeyBias[] = {
@@ -106,6 +107,7 @@ constexpr std::string_view kSettings[] = {"img_size",
                                           "num_reg_tokens",
                                           "no_embed_class",
                                           "use_abs_pos_emb",
+                                          "use_post_norm",
                                           "use_rot_pos_emb",
                                           "rope_type",
                                           "rope_grid_offset",
@@ -127,8 +129,7 @@ constexpr std::string_view kOwnArguments[] = {"use_rot_pos_emb", "use_abs_pos_em
                                               "attn_type",       "use_pre_transformer_norm", "qkv_fused"};
 
 void RefuseUnsupported(const io::Fields& args, const std::string& architecture) {
-  static constexpr std::array<const char*, 4> kOff = {"use_post_norm", "attn_only_layer_scale", "gated_attn",
-                                                      "dynamic_img_pad"};
+  static constexpr std::array<const char*, 3> kOff = {"attn_only_layer_scale", "gated_attn", "dynamic_img_pad"};
   for (const char* key : kOff) {
     Require(!args.Bool(key, false), "{}: {} is not supported", architecture, key);
   }
@@ -213,7 +214,8 @@ VitConfig ParseTimmEva(const io::Fields& args, const std::string& architecture) 
   attention.output_norm = args.Bool("scale_attn_inner", false);
   ParseMlp(args, &c);
   c.block.norm.eps = args.Number("norm_eps", 1e-6);
-  c.block.layer_scale = args.Has("init_values");
+  if (args.Bool("use_post_norm", false)) c.block.norm_place = nn::NormPlace::kOutput;
+  c.block.layer_scale = args.Has("init_values") && c.block.norm_place == nn::NormPlace::kBefore;  // as timm
   c.classes = std::max<int64_t>(0, args.Int("num_classes", 1000));
 
   c.class_token = args.Bool("class_token", true);

@@ -12,6 +12,7 @@ inline constexpr NameRow kTimmRows[] = {
     {"reg_token", "@reg_token"},
     {"pos_embed", "@pos_embed"},
     {"patch_embed.proj", "@patch_embed.proj"},
+    {"patch_embed.norm_out", "@patch_embed.norm"},
     {"norm_pre", "@norm_pre"},
     {"blocks.{}.norm1", "@blocks.{}.norm1"},
     {"blocks.{}.attn.qkv", "@blocks.{}.attn.qkv"},

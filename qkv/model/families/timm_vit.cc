@@ -30,10 +30,37 @@ using simd::Activation;
 // ---------------------------------------------------------------------------------------------------------------------
 // Names of tensors
 
-constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows};
+// ParallelScalingBlock: one layer makes the MLP's hidden features, four or five times the width, and queries, keys and
+// values.
+constexpr NameRow kParallelRows[] = {
+    {"blocks.{}.norm1", "@blocks.{}.in_norm"},        {"blocks.{}.attn.q_norm", "@blocks.{}.q_norm"},
+    {"blocks.{}.attn.k_norm", "@blocks.{}.k_norm"},   {"blocks.{}.attn.proj", "@blocks.{}.attn_out_proj"},
+    {"blocks.{}.mlp.fc2", "@blocks.{}.mlp_out_proj"}, {"blocks.{}.ls1.gamma", "@blocks.{}.ls.gamma"},
+    {"blocks.{}.ls2.gamma", "@blocks.{}.ls.gamma"},
+};
+constexpr NameRow kFourfoldRows[] = {
+    {"blocks.{}.mlp.fc1", "@blocks.{}.in_proj[0:4/7]"},
+    {"blocks.{}.mlp.fc1.bias", "@blocks.{}.in_proj.bias[0:4/7]|@blocks.{}.mlp_bias"},
+    {"blocks.{}.attn.qkv", "@blocks.{}.in_proj[4:7/7]"},
+};
+constexpr NameRow kFivefoldRows[] = {
+    {"blocks.{}.mlp.fc1", "@blocks.{}.in_proj[0:5/8]"},
+    {"blocks.{}.mlp.fc1.bias", "@blocks.{}.in_proj.bias[0:5/8]|@blocks.{}.mlp_bias"},
+    {"blocks.{}.attn.qkv", "@blocks.{}.in_proj[5:8/8]"},
+};
+
+constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows},
+                                   kFourfoldTables[] = {kFourfoldRows, kParallelRows, kTimmRows},
+                                   kFivefoldTables[] = {kFivefoldRows, kParallelRows, kTimmRows};
 // Of training with masked patches: DINOv2's authors store it.
 constexpr std::string_view kIgnored[] = {"mask_token"};
-constexpr Layout kLayout = {kTables, kIgnored, {}};
+constexpr Layout kLayout = {kTables, kIgnored, {}}, kFourfoldLayout = {kFourfoldTables, kIgnored, {}},
+                 kFivefoldLayout = {kFivefoldTables, kIgnored, {}};
+
+const Layout& LayoutFor(const VitConfig& c) {
+  if (c.block.norm_place != nn::NormPlace::kParallel) return kLayout;
+  return c.block.mlp.width == 4 * c.block.width ? kFourfoldLayout : kFivefoldLayout;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
@@ -67,6 +94,9 @@ constexpr std::string_view kSettings[] = {"img_size",
                                           "norm_eps",
                                           "act_layer",
                                           "mlp_layer",
+                                          "norm_layer",
+                                          "embed_norm_layer",
+                                          "block_fn",
                                           "pos_embed_interpolation",
                                           "pos_embed_align_corners"};
 
@@ -101,17 +131,46 @@ void ParseMlp(const io::Fields& args, double mlp_ratio, VitConfig* c) {
 
 // Rejects arguments of VisionTransformer that change the computation in a way that qkv does not support.
 void RefuseUnsupported(const io::Fields& args, const std::string& architecture) {
-  static constexpr std::array<std::pair<const char*, const char*>, 4> kDefaults = {
-      {{"block_fn", "Block"}, {"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 3> kDefaults = {
+      {{"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
   for (const auto& [key, expected] : kDefaults) {
     const std::string value = args.String(key, expected);
     const bool no_positions = std::string_view(key) == "pos_embed" && (value.empty() || value == "none");
     Require(value == expected || no_positions, "{}: {} \"{}\" is not supported (only \"{}\")", architecture, key, value,
             expected);
   }
-  const std::string norm = args.String("norm_layer", "layernorm");
-  Require(norm == "layernorm" || norm == "LayerNorm", "{}: norm_layer \"{}\" is not supported (only \"layernorm\")",
-          architecture, norm);
+}
+
+// timm's name of a norm, or that of the class.
+simd::NormKind ParseNorm(const io::Fields& args, const char* key) {
+  const std::string name = args.String(key, "layernorm");
+  const bool rms = name == "rmsnorm" || name == "RmsNorm";
+  Require(rms || name == "layernorm" || name == "LayerNorm", "{}: {} \"{}\" is not one of layernorm, rmsnorm",
+          args.where(), key, name);
+  return rms ? simd::NormKind::kRms : simd::NormKind::kLayer;
+}
+
+// The class of the blocks, and their norms. MLP and biases must be known.
+void ParseBlocks(const io::Fields& args, VitConfig* c) {
+  c->block.norm = {.kind = ParseNorm(args, "norm_layer"), .eps = args.Number("norm_eps", 1e-6)};
+  c->embed_norm = args.Has("embed_norm_layer");
+  Require(!c->embed_norm || ParseNorm(args, "embed_norm_layer") == c->block.norm.kind,
+          "{}: embed_norm_layer is not supported where it differs from norm_layer", args.where());
+  const std::string block = args.String("block_fn", "Block");
+  if (block == "Block") return;
+  if (block == "ResPostBlock") {  // whose init_values are of its norms' weights
+    c->block.norm_place = nn::NormPlace::kOutput, c->block.layer_scale = false;
+    return;
+  }
+  Require(block == "ParallelScalingBlock",
+          "{}: block_fn \"{}\" is not one of Block, ResPostBlock, ParallelScalingBlock", args.where(), block);
+  const nn::MlpConfig& mlp = c->block.mlp;
+  Require(mlp.gate == simd::Gate::kNone && !mlp.norm && !c->block.attention.output_norm && mlp.bias &&
+              (mlp.width == 4 * c->block.width || mlp.width == 5 * c->block.width),
+          "{}: ParallelScalingBlock is supported with mlp_layer \"Mlp\", mlp_ratio 4 or 5, proj_bias, and without "
+          "scale_attn_norm and scale_mlp_norm",
+          args.where());
+  c->block.norm_place = nn::NormPlace::kParallel;
 }
 
 VitConfig ParseArguments(const io::Fields& args, const std::string& architecture) {
@@ -134,7 +193,6 @@ VitConfig ParseArguments(const io::Fields& args, const std::string& architecture
         args.Bool("pos_embed_align_corners", false) ? Interpolation::kBilinearAligned : Interpolation::kBilinear;
   }
 
-  c.block.norm.eps = args.Number("norm_eps", 1e-6);
   c.pre_norm = args.Bool("pre_norm", false);
   c.patch_bias = !c.pre_norm;
   c.block.attention.qk_norm = args.Bool("qk_norm", false);
@@ -143,6 +201,7 @@ VitConfig ParseArguments(const io::Fields& args, const std::string& architecture
   c.block.attention.bias = args.Bool("qkv_bias", true);
   c.block.attention.projection_bias = c.block.mlp.bias = args.Bool("proj_bias", true);
   c.block.layer_scale = args.Number("init_values", 0) != 0;
+  ParseBlocks(args, &c);
 
   ParseTimmPool(args, "token", &c);
   c.pool_prefix = args.Bool("pool_include_prefix", false);
@@ -589,7 +648,7 @@ constinit const FamilyRow kTimmVit = TimmRow({
     .settings = kSettings,
     .settings_that_fit = SettingsThatFit,
     .holds = [](const VitConfig&) { return true; },
-    .layout = [](const VitConfig&) -> const Layout& { return kLayout; },
+    .layout = LayoutFor,
     .translate = TranslateToTimm,
 });
 

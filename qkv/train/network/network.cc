@@ -69,6 +69,10 @@ Network<T>::Network(const model::VitConfig& config) : config_(config), parameter
   Require(!config.has_relative_biases(),
           "train: {} has biases of scores by relative position, which only inference has; start from another model",
           config.architecture);
+  Require(config.block.norm_place == nn::NormPlace::kBefore || config.block.norm_place == nn::NormPlace::kAfter,
+          "train: {} has norms of its layers' outputs, or MLPs beside attention, which only inference has; start from "
+          "another model",
+          config.architecture);
   Require(config.query_tokens == 0, "train: query tokens ({}) are not trained; only inference has them",
           config.architecture);
   if (config.rotary != model::PatchRotary::kNone) {

@@ -253,14 +253,24 @@ TEST(NetworkErrors, BiasesByRelativePositionAreNotTrained) {
   }
 }
 
+TEST(Network, RefusesBlocksThatOnlyInferenceHas) {
+  for (const char* golden : {"timm_output_norms", "timm_parallel", "timm_eva02_output_norms"}) {
+    const model::VitConfig config = model::Checkpoint::Open(GoldenFolder(golden)).description.config;
+    const std::string message = ErrorMessage([&] { Network<float>{config}; });
+    EXPECT_NE(message.find("norms of its layers' outputs, or MLPs beside attention"), std::string::npos) << message;
+  }
+}
+
 // The goldens of inference whose pixels have the size that the model was made for. Learned frequencies of rotary
-// positions, biases by relative position, detectors and models of masks are not trained.
+// positions, biases by relative position, norms of outputs, MLPs beside attention, detectors and models of masks are
+// not trained.
 std::vector<std::string> GoldensOfTheirSize() {
   std::vector<std::string> names = GoldenNames();
   std::erase_if(names, [](const std::string& name) {
     return name.find("resized") != std::string::npos || name.find("rope_mixed") != std::string::npos ||
            name.find("yolos") != std::string::npos || name.find("eomt") != std::string::npos ||
-           name.find("beit") != std::string::npos || name.find("data2vec") != std::string::npos;
+           name.find("beit") != std::string::npos || name.find("data2vec") != std::string::npos ||
+           name.find("output_norms") != std::string::npos || name.find("parallel") != std::string::npos;
   });
   return names;
 }
