@@ -151,6 +151,7 @@ void TorchFile::SetContents(TorchContents contents) {
     Fail("{}: it has no dictionary of named tensors; in Python save one: torch.save(model.state_dict(), OUT)", where_);
   }
   dictionaries_ = std::move(contents.dictionaries);
+  training_ = std::move(contents.training);
   expected_ = std::move(contents.storages);
   storages_.resize(expected_.size());
 }

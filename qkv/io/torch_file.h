@@ -31,6 +31,8 @@ class TorchFile {
   /// before the weights themselves, these before anything else, then the one with most bytes. Throws Error that lists
   /// the paths if there is none of this name.
   const TorchDictionary& Choose(std::string_view path) const;
+  /// See TorchContents::training.
+  const std::string& training() const { return training_; }
   /// A sentence on what was chosen and what else there is; empty if there was no choice.
   std::string DescribeChoice(const TorchDictionary& chosen) const;
   /// Adds the tensors of a dictionary to `set`, unsorted. `file`: what the bytes are mapped from, or null. Tensors that
@@ -62,6 +64,7 @@ class TorchFile {
   std::vector<TorchStorage> expected_;
   std::vector<Storage> storages_;  // as expected_
   std::vector<TorchDictionary> dictionaries_;
+  std::string training_;
 };
 
 }  // namespace qkv::io

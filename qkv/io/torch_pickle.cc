@@ -22,6 +22,7 @@ constexpr size_t kMaxNameBytes = size_t{64} << 20;  // of all names together
 constexpr size_t kMaxDepth = 64;                    // of dictionaries and modules; real ones have about 15
 constexpr size_t kMaxShownCalls = 5;
 constexpr uint32_t kMaxKey = 256;             // bytes of a storage's key; PyTorch's are numbers
+constexpr size_t kMostSettings = 512;         // of a training script; timm's has about 150
 constexpr size_t kMaxWork = size_t{1} << 26;  // values looked at, all together: below a second
 
 class ContentsReader {
@@ -67,6 +68,9 @@ class ContentsReader {
   void ReadModule(const Open& open);
   void ReadParameters(Items state, const std::string& prefix, TorchDictionary* to);
   void NoteUnknown(std::string_view name);
+  Json Plain(PickleValue value, int depth);
+  Json PlainPairs(Items pairs, int depth);
+  void ReadTraining(Items pairs);
 
   const Pickle& pickle_;
   std::string_view where_;
@@ -391,6 +395,57 @@ void ContentsReader::ReadModule(const Open& open) {
   if (!dictionary.tensors.empty()) contents_.dictionaries.push_back(std::move(dictionary));
 }
 
+// A value that is plain data; null for all else.
+Json ContentsReader::Plain(PickleValue value, int depth) {
+  Work(1);
+  switch (value.kind) {
+    case PickleKind::kBool:
+      return value.integer != 0;
+    case PickleKind::kInt:
+      return value.integer;
+    case PickleKind::kFloat:
+      return value.number;
+    case PickleKind::kString:
+      return value.length <= kMaxKey ? Json(std::string(value.text())) : Json();
+    case PickleKind::kDict:
+      return depth > 0 ? PlainPairs(pickle_.items(value), depth - 1) : Json();
+    case PickleKind::kTuple:
+    case PickleKind::kList:
+      break;
+    default:
+      return {};
+  }
+  const Items items = pickle_.items(value);
+  if (depth == 0 || items.size() > kMostSettings) return {};
+  Json list = Json::array();
+  for (const PickleValue item : items) list.push_back(Plain(item, depth - 1));
+  return list;
+}
+
+Json ContentsReader::PlainPairs(Items pairs, int depth) {
+  Json object = Json::object();
+  if (pairs.size() > 2 * kMostSettings) return object;
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const PickleValue key = pairs[i];
+    if (key.is(PickleKind::kString) && key.length <= kMaxKey) {
+      object[std::string(key.text())] = Plain(pairs[i + 1], depth);
+    }
+  }
+  return object;
+}
+
+void ContentsReader::ReadTraining(Items pairs) {
+  constexpr int kDepth = 2;  // of lists and dictionaries
+  Json training = Json::object();
+  if (const PickleValue arch = Find(pairs, "arch"); arch.is(PickleKind::kString)) training["arch"] = Plain(arch, 0);
+  PickleValue args = Find(pairs, "args");
+  if (args.is(PickleKind::kObject) && ClassName(pickle_.object(args)) == "argparse.Namespace") {
+    args = pickle_.object(args).state;
+  }
+  if (args.is(PickleKind::kDict)) training["args"] = PlainPairs(pickle_.items(args), kDepth);
+  if (!training.empty()) contents_.training = training.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 TorchContents ContentsReader::Read() {
   for (const std::string& global : pickle_.globals()) {
     Require(!IsSystemCall(global),
@@ -404,6 +459,7 @@ TorchContents ContentsReader::Read() {
     ReadStorage(id, &storage, &view);
   }
   const PickleValue root = pickle_.root();
+  if (const std::optional<Items> pairs = Pairs(root)) ReadTraining(*pairs);
   open_.push_back({root, ".", 0});
   if (root.is(PickleKind::kList) || root.is(PickleKind::kTuple)) {  // (weights, optimiser, …)
     open_.clear();

@@ -46,6 +46,9 @@ struct TorchContents {
   std::vector<TorchStorage> storages;         // of all tensors, also of optimisers
   std::vector<TorchDictionary> dictionaries;  // in the order of the file
   std::vector<std::string> unknown;           // classes and functions that the file wants called, a few
+  // JSON of "arch" and "args", which timm's training script stores beside the weights; empty if neither is there.
+  // Values that are no numbers, texts, or lists or dictionaries of them are null.
+  std::string training;
 };
 
 /// Finds the dictionaries with string keys that hold tensors, and modules, which are read by their parameters, buffers

@@ -20,6 +20,7 @@ using namespace std::string_view_literals;  // NOLINT: for the zero bytes in ""s
 constexpr const char* kWeightFiles[] = {"model.safetensors",           "model.safetensors.index.json",
                                         "pytorch_model.bin",           "pytorch_model.bin.index.json",
                                         "open_clip_model.safetensors", "open_clip_pytorch_model.bin"};
+constexpr const char* kRunFiles[] = {"model_best.pth.tar", "last.pth.tar"};
 constexpr size_t kMostShown = 8;        // names in a message
 constexpr size_t kMostLooked = 10'000;  // entries of a folder
 
@@ -88,6 +89,7 @@ void AddBytes(std::span<const std::byte> bytes, std::string_view where, const Te
     const TorchDictionary& chosen = torch.Choose(options.state_dict);
     torch.AddTensors(chosen, file, set);
     set->AddMetadata({{"format", "pt"}});
+    if (!torch.training().empty()) set->AddMetadata({{kTrainingKey, torch.training()}});
     if (std::string remark = torch.DescribeChoice(chosen); !remark.empty()) set->AddRemark(std::move(remark));
     return;
   }
@@ -160,6 +162,7 @@ bool HasEnding(const fs::path& path, std::initializer_list<std::string_view> end
 }  // namespace
 
 std::span<const char* const> WeightFileNames() { return kWeightFiles; }
+std::span<const char* const> RunFileNames() { return kRunFiles; }
 
 TensorSet ReadWeights(std::span<const std::byte> bytes, std::string_view where, const WeightOptions& options) {
   TensorSet set;
@@ -170,13 +173,19 @@ TensorSet ReadWeights(std::span<const std::byte> bytes, std::string_view where, 
 
 TensorSet OpenWeights(const fs::path& path, const WeightOptions& options) {
   fs::path file = path;
+  TensorSet set;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    const auto found = std::ranges::find_if(kWeightFiles, [&](const char* name) { return FileExists(path / name); });
-    if (found == std::end(kWeightFiles)) RefuseFolder(path);
-    file = path / *found;
+    const auto is_there = [&](const char* name) { return FileExists(path / name); };
+    if (const auto found = std::ranges::find_if(kWeightFiles, is_there); found != std::end(kWeightFiles)) {
+      file = path / *found;
+    } else if (const auto run = std::ranges::find_if(kRunFiles, is_there); run != std::end(kRunFiles)) {
+      file = path / *run;
+      set.AddRemark(fmt::format("of the training run's files {} is read", *run));
+    } else {
+      RefuseFolder(path);
+    }
   }
-  TensorSet set;
   const auto add = [&options](const fs::path& name, TensorSet* to) {
     const TensorFile& mapped = to->Map(name);
     AddBytes(mapped.mapped.bytes(), name.string(), &mapped, options, to);

@@ -16,8 +16,12 @@ struct WeightOptions {
   std::string state_dict;
 };
 
+/// Key of TensorSet::metadata for TorchContents::training.
+inline constexpr const char* kTrainingKey = "timm_training";
+
 /// `path`: a file by safetensors or torch.save, an index of shards, or a folder with model.safetensors,
-/// pytorch_model.bin, or the index of either (the first that is there). Throws Error as SafeTensors::Open and
+/// pytorch_model.bin, or the index of either (the first that is there), or else model_best.pth.tar or last.pth.tar, as
+/// timm's training script writes them, which a remark says. Throws Error as SafeTensors::Open and
 /// TorchFile; the error says what a path is instead: an empty file, a pointer of Git LFS, an HTML page, a file of
 /// another library, a folder whose subfolders hold models.
 TensorSet OpenWeights(const std::filesystem::path& path, const WeightOptions& options = {});
@@ -26,5 +30,7 @@ TensorSet ReadWeights(std::span<const std::byte> bytes, std::string_view where, 
 
 /// Names of weight files in a folder, in the order in which OpenWeights looks for them.
 std::span<const char* const> WeightFileNames();
+/// Names of weight files in the folder of a training run, likewise.
+std::span<const char* const> RunFileNames();
 
 }  // namespace qkv::io

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkv/core/file.h"
+#include "qkv/io/json.h"
 #include "qkv/io/tensor_set.h"
 
 namespace qkv {
@@ -26,6 +27,24 @@ class TorchFileWriter {
     const std::string state = "ccollections\nOrderedDict\n)R(" + entries + "u";
     object_ = dictionary.empty() ? state : object_ + Text(dictionary) + state;
     is_plain_ = dictionary.empty();
+  }
+
+  /// One more entry beside the dictionaries: its name, and a value as Value and Namespace pickle it.
+  void AddEntry(std::string_view name, const std::string& value) { object_ = object_ + Text(name) + value; }
+  /// None, bool, number, text, or a list or dictionary of them, from JSON.
+  static std::string Value(const io::Json& json) {
+    if (json.is_null()) return "N";
+    if (json.is_boolean()) return json.get<bool>() ? "\x88" : "\x89";
+    if (json.is_number_integer()) return Int(json.get<int64_t>());
+    if (json.is_number()) return fmt::format("F{}\n", json.get<double>());
+    if (json.is_string()) return Text(json.get<std::string>());
+    std::string items;
+    for (const auto& [key, value] : json.items()) items += (json.is_object() ? Text(key) : "") + Value(value);
+    return json.is_object() ? "}(" + items + "u" : "](" + items + "e";
+  }
+  /// argparse.Namespace with these attributes.
+  static std::string Namespace(const io::Json& attributes) {
+    return "cargparse\nNamespace\n)\x81" + Value(attributes) + "b";
   }
 
   void Write(const std::filesystem::path& path) const {

@@ -10,6 +10,7 @@
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
+#include "qkv/model/checkpoint/training_args.h"
 #include "qkv/model/families/hf_common.h"
 
 namespace qkv::model {
@@ -60,13 +61,17 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   try {
     RequirePlainWeights(*checkpoint.tensors);
     ConfigFiles files;
+    ModelHints known = given;
+    std::vector<std::string> of_training;
     const fs::path file = ConfigFile(path);
     if (std::optional<io::Json> config = ReadOptionalJson(file)) {
       files.names.config = file.filename().string();
       files.config = std::move(*config);
       ReadPreprocessor(folder, &files);
+    } else {
+      known = CompleteByTraining(folder, *checkpoint.tensors, given, &of_training);
     }
-    files = CompleteConfig(std::move(files), *checkpoint.tensors, given);
+    files = CompleteConfig(std::move(files), *checkpoint.tensors, known);
     checkpoint.configuration = files.config.dump() + (files.preprocessor ? files.preprocessor->dump() : "");
     checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors, files.names);
     if (std::optional<CaptionDecoder>& decoder = checkpoint.description.decoder) {
@@ -80,6 +85,8 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     checkpoint.description.unknown_preprocess = files.unknown_preprocess;
     checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), files.assumptions.begin(),
                                               files.assumptions.end());
+    checkpoint.description.assumptions.insert(checkpoint.description.assumptions.begin(), of_training.begin(),
+                                              of_training.end());
     checkpoint.files = std::move(files);
     BindAll(&checkpoint);
     std::vector<std::string>& assumptions = checkpoint.description.assumptions;

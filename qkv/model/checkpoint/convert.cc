@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "qkv/core/file.h"
+#include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/separate.h"
 #include "qkv/model/checkpoint/tokenizer_files.h"
@@ -163,6 +164,7 @@ ModelFiles SameFiles(const Checkpoint& checkpoint, std::optional<DType> dtype) {
   if (texts && !folder.empty()) files.copies = TokenizerFiles(folder);
   files.weights = SameTensors(*checkpoint.tensors, dtype);
   files.metadata = checkpoint.tensors->metadata();
+  files.metadata.erase(io::kTrainingKey);  // the written config.json says what it did
   return files;
 }
 
@@ -195,6 +197,7 @@ Converted Convert(const TextCheckpoint& checkpoint, const fs::path& folder, cons
   files.copies = TokenizerFiles(source);
   files.weights = SameTensors(*checkpoint.tensors, options.dtype);
   files.metadata = checkpoint.tensors->metadata();
+  files.metadata.erase(io::kTrainingKey);  // the written config.json says what it did
   const size_t bytes = WriteModel(files, folder, options.force);
   return {checkpoint.description.architecture, files.weights.tensors.size(), bytes, {}};
 }

@@ -5,6 +5,7 @@
 #include "qkv/core/error.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/training_args.h"
 
 namespace qkv::model {
 namespace fs = std::filesystem;
@@ -25,9 +26,14 @@ ModelState ReadModelState(const fs::path& path) {
   if (folder.empty()) folder = ".";
   const FileStamp stamp = ReadFileStamp(folder);
   ModelState state{stamp.device, stamp.inode, {}};
-  std::vector<fs::path> files = {path, folder / kConfigFile, folder / kOpenClipConfigFile, folder / kPreprocessorFile,
-                                 folder / kProcessorFile};
+  std::vector<fs::path> files = {path,
+                                 folder / kConfigFile,
+                                 folder / kOpenClipConfigFile,
+                                 folder / kPreprocessorFile,
+                                 folder / kProcessorFile,
+                                 folder / kTrainingArgsFile};
   for (const char* name : io::WeightFileNames()) files.push_back(folder / name);
+  for (const char* name : io::RunFileNames()) files.push_back(folder / name);
   for (const fs::path& file : files) {
     std::optional<FileStamp>& of_file = state.files.emplace_back();
     if (fs::is_regular_file(file, ignored)) of_file = Identity(ReadFileStamp(file));

@@ -6,6 +6,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
 #include "tests/support/torch_files.h"
@@ -48,6 +49,95 @@ TEST(TorchCheckpoint, FoldersMayHoldPytorchModelBin) {
     EXPECT_EQ(read.description.assumptions, expected.description.assumptions);
     EXPECT_EQ(read.tensors->files().size(), 1u);
   }
+}
+
+// A run of timm's training script: the weights of timm_vit, and how the script was called.
+class TrainingRun : public testing::Test {
+ protected:
+  void Write(const char* file, const io::Json& args, std::string_view key = "args") {
+    TorchFileWriter writer;
+    writer.Add("state_dict", golden_.tensors());
+    writer.AddEntry("arch", TorchFileWriter::Value("vit_base_patch16_224"));
+    if (!args.is_null()) writer.AddEntry(key, TorchFileWriter::Namespace(args));
+    writer.Write(folder_ / file);
+  }
+  static io::Json Args() {
+    return {
+        {"model", "vit_base_patch16_224"},
+        {"num_classes", 7},
+        {"img_size", nullptr},
+        {"mean", {0.1, 0.2, 0.3}},
+        {"std", {0.4, 0.5, 0.6}},
+        {"crop_pct", 0.75},
+        {"interpolation", "bilinear"},
+        {"model_kwargs", {{"embed_dim", 24}, {"depth", 2}, {"num_heads", 3}, {"patch_size", 8}, {"drop_rate", 0.1}}}};
+  }
+  void ExpectAsCalled(const Checkpoint& read) {
+    ExpectSame(read, Checkpoint::Open(GoldenFolder("timm_vit")));
+    const Description& d = read.description;
+    EXPECT_EQ(d.config.block.attention.heads, 3);
+    EXPECT_EQ(d.config.image_height, 24);
+    EXPECT_EQ(d.preprocess.mean, (std::vector<float>{0.1f, 0.2f, 0.3f}));
+    EXPECT_EQ(d.preprocess.std, (std::vector<float>{0.4f, 0.5f, 0.6f}));
+    EXPECT_EQ(d.preprocess.filter, image::Filter::kBilinear);
+    EXPECT_EQ(d.preprocess.resize_height, 32);  // 24 / 0.75
+    EXPECT_TRUE(Mentions(read, "as its training script was called: model \"vit_base_patch16_224\""));
+    EXPECT_TRUE(Mentions(read, "crop_pct 0.75"));
+  }
+
+  TemporaryFolder folder_;
+  io::SafeTensors golden_ = io::SafeTensors::Open(GoldenFolder("timm_vit"));
+};
+
+TEST_F(TrainingRun, ItsArgumentsDescribeTheModel) {
+  Write("model_best.pth.tar", Args());
+  ExpectAsCalled(Checkpoint::Open(folder_ / "model_best.pth.tar"));
+}
+
+TEST_F(TrainingRun, OfItsFolderTheBestIsReadThenTheLast) {
+  Write("last.pth.tar", Args());
+  Write("checkpoint-3.pth.tar", nullptr);
+  EXPECT_TRUE(Mentions(Checkpoint::Open(folder_.path()), "last.pth.tar is read"));
+  Write("model_best.pth.tar", Args());
+  const Checkpoint read = Checkpoint::Open(folder_.path());
+  ExpectAsCalled(read);
+  EXPECT_TRUE(Mentions(read, "model_best.pth.tar is read"));
+}
+
+TEST_F(TrainingRun, ArgsYamlSaysWhatTheFileDoesNot) {
+  Write("model_best.pth.tar", nullptr);
+  WriteFile(
+      folder_ / "args.yaml",
+      "aa: rand-m9\nmodel: vit_base_patch16_224\nnum_classes: 7\nimg_size: null\nmean:\n- 0.1\n- 0.2\n- 0.3\n"
+      "std: [0.4, 0.5, 0.6]\ncrop_pct: 0.75\ninterpolation: bilinear\nmodel_kwargs:\n  embed_dim: 24\n  depth: 2\n"
+      "  num_heads: 3\n  patch_size: 8\n");
+  ExpectAsCalled(Checkpoint::Open(folder_.path()));
+  WriteFile(folder_ / "args.yaml", "model: [");
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("args.yaml"), std::string::npos);
+  WriteFile(folder_ / "args.yaml", "just text");
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("expected keys and values"),
+            std::string::npos);
+  std::string bomb = "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [";
+  for (int i = 0; i < 200; ++i) bomb += "*a,";
+  bomb += "1]\nc: [";
+  for (int i = 0; i < 200; ++i) bomb += "*b,";
+  WriteFile(folder_ / "args.yaml", bomb + "1]\n");
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("more than"), std::string::npos);
+}
+
+TEST_F(TrainingRun, TheCallersWordGoesFirstAndOtherScriptsSayNothing) {
+  Write("model_best.pth.tar", Args());
+  ModelHints given{.mean = {0.5}, .crop_pct = 1};
+  EXPECT_EQ(Checkpoint::Open(folder_.path(), given).description.preprocess.mean,
+            (std::vector<float>{0.5f, 0.5f, 0.5f}));
+  EXPECT_EQ(Checkpoint::Open(folder_.path(), given).description.preprocess.resize_height, 24);
+  io::Json args = Args();
+  args["model"] = "vit_of_my_own";
+  Write("model_best.pth.tar", args);
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("--heads"), std::string::npos);
+  args["model"] = "vit_base_r50_s16_224";
+  Write("model_best.pth.tar", args);
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("HybridEmbed"), std::string::npos);
 }
 
 TEST(TorchCheckpoint, WrappersAreSeenThrough) {
