@@ -20,9 +20,12 @@ namespace {
 
 // What wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision. The last one
 // begins names of some libraries, too; with the others, what lies beside them is not of the model.
-constexpr std::array<std::string_view, 10> kWrapperPrefixes = {"module.",    "_orig_mod.", "model.",   "net.",
-                                                               "network.",   "backbone.",  "teacher.", "student.",
-                                                               "ema_model.", "encoder."};
+constexpr std::array<std::string_view, 11> kWrapperPrefixes = {"module.",    "_orig_mod.",  "model.",   "net.",
+                                                               "network.",   "backbone.",   "teacher.", "student.",
+                                                               "ema_model.", "timm_model.", "encoder."};
+// EVA-CLIP's own files: an image encoder under this prefix beside a text encoder.
+constexpr std::string_view kEvaClipPrefix[] = {"visual."};
+constexpr const char* kEvaClipTensor = "visual.pos_embed";
 constexpr std::span<const std::string_view> kOuterPrefixes(kWrapperPrefixes.data(), kWrapperPrefixes.size() - 1);
 
 // Ends of the name that every library gives the projection of patches.
@@ -56,6 +59,7 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
   std::string stripped = tensors.StripPrefixes(kOuterPrefixes, kPatches);
   stripped += tensors.StripPrefixes(kWrapperPrefixes);
+  if (tensors.Find(kEvaClipTensor) != nullptr) stripped += tensors.StripPrefixes(kEvaClipPrefix, kPatches);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   try {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/model/families/text_family.h"
 
 namespace qkv::model {
 namespace {
@@ -26,6 +27,20 @@ std::vector<std::string_view> ModelTypes() {
   std::vector<std::string_view> types;
   for (const FamilyRow* row : kFamilies) types.insert(types.end(), row->model_types.begin(), row->model_types.end());
   return types;
+}
+
+// Models of text have a vocabulary, and nothing of images.
+bool LooksLikeText(const io::Fields& config) {
+  const auto has = [&](const char* key) { return config.Has(key); };
+  constexpr const char* kOfImages[] = {"vision_config", "image_size", "patch_size", "num_channels", "encoder"};
+  return has("vocab_size") && std::ranges::none_of(kOfImages, has);
+}
+
+[[noreturn]] void RefuseModelType(const io::Fields& config) {
+  const bool text = LooksLikeText(config);
+  Fail("config.json: model_type \"{}\" is not supported; of models of {} these are: {}",
+       config.String("model_type", ""), text ? "text" : "images",
+       text ? TextModelTypes() : fmt::format("{}", fmt::join(ModelTypes(), ", ")));
 }
 
 const FamilyRow* FindRow(const auto& fits) {
@@ -50,8 +65,7 @@ const FamilyRow& FindFamily(const VitConfig& config, Family library) {
 
 const FamilyRow& FindFamily(const io::Fields& config) {
   if (const FamilyRow* row = FindRow([&](const FamilyRow& family) { return family.recognises(config); })) return *row;
-  Require(!config.Has("model_type"), "config.json: model_type \"{}\" is not supported; {} are",
-          config.String("model_type", ""), fmt::join(ModelTypes(), ", "));
+  if (config.Has("model_type")) RefuseModelType(config);
   Fail(
       "config.json: of no family that qkv knows: it has neither \"architecture\" (timm) nor \"model_type\" (Hugging "
       "Face) nor \"library_name\": \"vit-pytorch\" nor \"model_cfg\" (open_clip)");

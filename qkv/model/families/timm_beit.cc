@@ -234,10 +234,7 @@ bool HoldsModel(const VitConfig& c) {
 }  // namespace
 
 constinit const FamilyRow kTimmBeit = TimmRow({
-    .recognises =
-        [](const io::Fields& config) {
-          return config.Has("architecture") && !config.Has("model_type") && IsTimmBeit(config);
-        },
+    .recognises = [](const io::Fields& config) { return IsTimmConfig(config) && IsTimmBeit(config); },
     .recognises_tensors = AreBeitTensors,
     .describe_tensors = DescribeBeitTensors,
     .settings = kSettings,

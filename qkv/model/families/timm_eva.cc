@@ -3,6 +3,7 @@
 // that share keys, LayerScale of attention alone, and rotary positions of three axes.
 #include "qkv/model/families/timm_eva.h"
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
@@ -16,13 +17,13 @@ namespace qkv::model {
 namespace {
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Names of tensors. Those of VisionTransformer alone are for models of no known name with rotary positions of qkv's
-// own.
+// Names of tensors: timm's, and those of DINOv3's and EVA-CLIP's authors, which timm reads. Those of VisionTransformer
+// alone are for models of no known name with rotary positions of qkv's own.
 
 constexpr NameRow kRows[] = {
     {"cls_token", "cls_token"},
     {"dist_token", "dist_token"},
-    {"reg_token", "reg_token"},
+    {"reg_token", "reg_token|storage_tokens"},
     {"pos_embed", "pos_embed"},
     {"rope.freqs", "rope.freqs"},
     {"patch_embed.proj", "patch_embed.proj"},
@@ -31,13 +32,14 @@ constexpr NameRow kRows[] = {
     {"blocks.{}.attn.qkv", "blocks.{}.attn.qkv|blocks.{}.attn.q_proj+blocks.{}.attn.k_proj+blocks.{}.attn.v_proj"},
     {"blocks.{}.attn.q_norm", "blocks.{}.attn.q_norm"},
     {"blocks.{}.attn.k_norm", "blocks.{}.attn.k_norm"},
-    {"blocks.{}.attn.norm", "blocks.{}.attn.norm"},
+    {"blocks.{}.attn.norm", "blocks.{}.attn.norm|blocks.{}.attn.inner_attn_ln"},
     {"blocks.{}.attn.proj", "blocks.{}.attn.proj"},
     {"blocks.{}.ls1.gamma", "blocks.{}.gamma_1|blocks.{}.ls1.gamma"},
     {"blocks.{}.norm2", "blocks.{}.norm2"},
-    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1|blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x"},
-    {"blocks.{}.mlp.norm", "blocks.{}.mlp.norm"},
-    {"blocks.{}.mlp.fc2", "blocks.{}.mlp.fc2"},
+    {"blocks.{}.mlp.fc1",
+     "blocks.{}.mlp.fc1|blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x|blocks.{}.mlp.w12|blocks.{}.mlp.w1+blocks.{}.mlp.w2"},
+    {"blocks.{}.mlp.norm", "blocks.{}.mlp.norm|blocks.{}.mlp.ffn_ln"},
+    {"blocks.{}.mlp.fc2", "blocks.{}.mlp.fc2|blocks.{}.mlp.w3"},
     {"blocks.{}.ls2.gamma", "blocks.{}.gamma_2|blocks.{}.ls2.gamma"},
     {"norm", "norm"},
     {"attn_pool.latent", "attn_pool.latent"},
@@ -48,9 +50,9 @@ constexpr NameRow kRows[] = {
     {"attn_pool.mlp.fc1", "attn_pool.mlp.fc1"},
     {"attn_pool.mlp.fc2", "attn_pool.mlp.fc2"},
     {"fc_norm", "fc_norm"},
+    {"projection", "head"},
     {"head", "head"},
     {"head_dist", "head_dist"},
-    {"projection", "head"},
 };
 
 constexpr NameRow kNoKeyBias[] = {
@@ -60,7 +62,7 @@ constexpr NameRow kNoKeyBias[] = {
 
 // Eva packs a gate only if no norm follows it.
 constexpr NameRow kNormedGate[] = {
-    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x"},
+    {"blocks.{}.mlp.fc1", "blocks.{}.mlp.fc1_g+blocks.{}.mlp.fc1_x|blocks.{}.mlp.w1+blocks.{}.mlp.w2"},
 };
 
 constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows},
@@ -69,8 +71,10 @@ constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows},
                                    kNoKeyBiasNormedGateTables[] = {kNoKeyBias, kNormedGate, kRows, kAttentionKindRows};
 
 // What older versions stored and computed anew, and what only training reads.
-constexpr std::string_view kIgnored[] = {"rope.pos_embed", "rope.bands", "rope.periods",
-                                         "rope.t_x",       "rope.t_y",   "mask_token"};
+constexpr std::string_view kIgnored[] = {"rope.pos_embed",     "rope.bands",       "rope.periods",   "rope.t_x",
+                                         "rope.t_y",           "mask_token",       "rope.freqs_cos", "rope.freqs_sin",
+                                         "*.rope.freqs_cos",   "*.rope.freqs_sin", "*.bias_mask",    "projectors.*",
+                                         "rope_embed.periods", "local_cls_norm*"};
 constexpr Layout kLayout = {kTables, kIgnored, {}}, kNoKeyBiasLayout = {kNoKeyBiasTables, kIgnored, {}},
                  kNormedGateLayout = {kNormedGateTables, kIgnored, {}},
                  kNoKeyBiasNormedGateLayout = {kNoKeyBiasNormedGateTables, kIgnored, {}};
@@ -103,11 +107,11 @@ constexpr std::string_view kSettings[] = {"img_size",
                                           "scale_attn_inner",
                                           "attn_type",
                                           "init_values",
+                                          "use_post_norm",
                                           "class_token",
                                           "num_reg_tokens",
                                           "no_embed_class",
                                           "use_abs_pos_emb",
-                                          "use_post_norm",
                                           "use_rot_pos_emb",
                                           "rope_type",
                                           "rope_grid_offset",
@@ -193,6 +197,22 @@ void ParsePooling(const io::Fields& args, VitConfig* c) {
 
 }  // namespace
 
+void FitToAuthorsTensors(const io::TensorSet& tensors, VitConfig* c) {
+  // DINOv2's: the class token has a position, which timm adds to it when it converts.
+  if (tensors.Find("register_tokens") && c->class_token && c->registers > 0) c->position_prefix = 1;
+  if (!tensors.Find("storage_tokens") || !tensors.Find("blocks.0.attn.qkv.bias")) return;
+  // DINOv3's: biases of queries, keys and values in one, of which those of keys are masked; they must be zero.
+  c->block.attention.bias = c->block.attention.key_bias = true;
+  for (int64_t block = 0; block < c->depth; ++block) {
+    const io::StoredTensor* stored = tensors.Find(fmt::format("blocks.{}.attn.qkv.bias", block));
+    if (stored == nullptr) continue;
+    const Tensor<float> bias = io::Convert<float>(*stored);
+    const int64_t third = bias.size() / 3;
+    Require(std::all_of(bias.data() + third, bias.data() + 2 * third, [](float b) { return b == 0; }),
+            "checkpoint: {} has biases of keys, which DINOv3 masks; expected zeros", stored->name);
+  }
+}
+
 bool IsTimmEva(const io::Fields& config) {
   const std::string_view known = TimmClass(config.String("architecture", ""));
   if (!known.empty()) return known == kTimmEvaClass;
@@ -236,9 +256,9 @@ namespace {
 
 bool AreEvaTensors(const io::TensorSet& tensors) {
   if (!tensors.Find("patch_embed.proj.weight") || !tensors.Find("blocks.0.attn.proj.weight")) return false;
-  return std::ranges::any_of(
-      std::array{"blocks.0.attn.q_bias", "blocks.0.gamma_1", "blocks.0.attn.q_proj.weight", "rope.freqs"},
-      [&](const char* name) { return tensors.Find(name) != nullptr; });
+  return std::ranges::any_of(std::array{"blocks.0.attn.q_bias", "blocks.0.gamma_1", "blocks.0.attn.q_proj.weight",
+                                        "rope.freqs", "storage_tokens"},
+                             [&](const char* name) { return tensors.Find(name) != nullptr; });
 }
 
 Description DescribeEvaTensors(const io::TensorSet&, const ModelHints&) {
@@ -354,10 +374,7 @@ bool HoldsModel(const VitConfig& c) {
 }  // namespace
 
 constinit const FamilyRow kTimmEva = TimmRow({
-    .recognises =
-        [](const io::Fields& config) {
-          return config.Has("architecture") && !config.Has("model_type") && IsTimmEva(config);
-        },
+    .recognises = [](const io::Fields& config) { return IsTimmConfig(config) && IsTimmEva(config); },
     .recognises_tensors = AreEvaTensors,
     .describe_tensors = DescribeEvaTensors,
     .settings = kSettings,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "qkv/io/fields.h"
 #include "qkv/model/checkpoint/translate.h"
@@ -90,6 +91,19 @@ inline constexpr io::KnownKey kTimmKnownKeys[] = {
 /// A config.json of timm: its own keys, without preprocessing.
 Description DescribeTimmFile(const io::Fields& config);
 
+/// The "model_type" with which transformers saves timm's models.
+inline constexpr std::string_view kTimmWrapper[] = {"timm_wrapper"};
+
+/// True for a config.json of timm, or of transformers' wrapper around it, which keeps timm's keys.
+inline bool IsTimmConfig(const io::Fields& config) {
+  return config.Has("architecture") &&
+         (!config.Has("model_type") || config.String("model_type", "") == kTimmWrapper[0]);
+}
+
+/// Adapts a configuration to weights as the authors of DINOv2 and DINOv3 store them, whose names the layouts have.
+/// Throws Error for biases of keys in DINOv3's, which are masked there.
+void FitToAuthorsTensors(const io::TensorSet& tensors, VitConfig* config);
+
 /// True if a config.json of timm is of class Eva: by its name in the registry, or by arguments that only Eva has.
 bool IsTimmEva(const io::Fields& config);
 
@@ -112,8 +126,10 @@ double TimmMlpRatio(int64_t hidden, int64_t width);
 /// The row of one of timm's classes, with what is the same for all: how their files say preprocessing and labels.
 constexpr FamilyRow TimmRow(FamilyRow own) {
   own.library = Family::kTimm;
-  own.describe = [](const io::Fields& config, const std::optional<io::Json>&, const io::TensorSet&) {
-    return DescribeTimmFile(config);
+  own.describe = [](const io::Fields& config, const std::optional<io::Json>&, const io::TensorSet& tensors) {
+    Description description = DescribeTimmFile(config);
+    FitToAuthorsTensors(tensors, &description.config);
+    return description;
   };
   own.preprocess_settings = kTimmPreprocessKeys;
   own.arguments = [](io::Json& config) -> io::Json& { return config["model_args"]; };

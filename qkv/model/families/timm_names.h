@@ -9,7 +9,7 @@ namespace qkv::model {
 inline constexpr NameRow kTimmRows[] = {
     {"cls_token", "@cls_token"},
     {"dist_token", "@dist_token"},
-    {"reg_token", "@reg_token"},
+    {"reg_token", "@reg_token|register_tokens"},  // the second as DINOv2's authors name it
     {"pos_embed", "@pos_embed"},
     {"patch_embed.proj", "@patch_embed.proj"},
     {"patch_embed.norm_out", "@patch_embed.norm"},

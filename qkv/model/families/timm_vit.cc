@@ -214,6 +214,12 @@ VitConfig ParseArguments(const io::Fields& args, const std::string& architecture
   return c;
 }
 
+// True for transformers' TimmWrapperModel, which has no classifier, whatever its config.json says of classes.
+bool IsWrappedEncoder(const io::Fields& config) {
+  const io::Json& classes = config.json().contains("architectures") ? config.json()["architectures"] : io::Json();
+  return config.Has("model_type") && classes.is_array() && !classes.empty() && classes[0] == "TimmWrapperModel";
+}
+
 bool HasLabels(const io::Fields& config) { return config.Has("label_names") || config.Has("labels"); }
 
 // True if the classifier of this model, a name with its tag, is CLIP's projection into the space of texts: timm stores
@@ -317,6 +323,7 @@ Description DescribeTimmFile(const io::Fields& config) {
   }
   args.update(registered.args);
   args.update(config.Object("model_args").json());
+  if (IsWrappedEncoder(config)) cfg["num_classes"] = args["num_classes"] = 0;
 
   Description description;
   const io::Fields arguments = config.Object("model_args").With(args);
@@ -642,7 +649,8 @@ void EndTimmTranslation(const Description& description, double entry_eps, Transl
 }
 
 constinit const FamilyRow kTimmVit = TimmRow({
-    .recognises = [](const io::Fields& config) { return config.Has("architecture") && !config.Has("model_type"); },
+    .model_types = kTimmWrapper,
+    .recognises = IsTimmConfig,
     .recognises_tensors = AreTimmTensors,
     .describe_tensors = DescribeTimmTensors,
     .settings = kSettings,
