@@ -25,6 +25,7 @@ constexpr Size kSizes[] = {
     {"eva02_base_patch14_224", 85758720},
     {"eva02_base_patch14_448", 87117544},
     {"eva02_base_patch16_clip_224", 86263040},
+    {"eva02_enormous_patch14_clip_224", 4350556928},
     {"eva02_large_patch14_224", 303268800},
     {"eva02_large_patch14_448", 305080232},
     {"eva02_large_patch14_clip_224", 304105152},
@@ -110,6 +111,7 @@ TEST(TimmEva, ReadsHowPositionsRotate) {
   EXPECT_FALSE(ConfigOf("vit_base_patch16_rope_224").rotary_scales);
   EXPECT_EQ(ConfigOf("vit_base_patch16_rope_mixed_224").rotary, PatchRotary::kMixed);
   EXPECT_EQ(ConfigOf("eva_giant_patch14_224").rotary, PatchRotary::kNone);
+  EXPECT_EQ(ConfigOf("eva02_enormous_patch14_clip_224").block.norm_place, nn::NormPlace::kOutput);
 }
 
 TEST(TimmEva, RefusesWhatItLacks) {
@@ -117,9 +119,8 @@ TEST(TimmEva, RefusesWhatItLacks) {
     return ErrorMessage([&] { ConfigOf(architecture, args); });
   };
   EXPECT_NE(message({}, "vit_base_patch16_sapiens2").find("keys and values shared by heads"), std::string::npos);
-  EXPECT_NE(message({}, "eva02_enormous_patch14_clip_224").find("norms of the blocks' outputs"), std::string::npos);
   EXPECT_NE(message({{"rope_type", "mrope"}}).find("rope_type \"mrope\""), std::string::npos);
-  EXPECT_NE(message({{"use_post_norm", true}}).find("use_post_norm"), std::string::npos);
+  EXPECT_NE(message({{"gated_attn", true}}).find("gated_attn"), std::string::npos);
   EXPECT_NE(message({{"num_kv_heads", 1}}).find("num_kv_heads"), std::string::npos);
   EXPECT_NE(message({{"attn_type", "linear"}}).find("attn_type"), std::string::npos);
   EXPECT_NE(message({{"rope_temperature", 0}}).find("rope_temperature"), std::string::npos);
