@@ -22,6 +22,7 @@ inline constexpr io::KnownKey kTimmKnownKeys[] = {
     {"model_args"},
     {"pretrained_cfg"},
     {"library_name"},
+    {"do_pooling", "true"},  // of transformers' wrapper
     // Where the weights are from.
     {"url"},
     {"file"},
