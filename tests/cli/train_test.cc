@@ -235,6 +235,27 @@ TEST_F(Train, ContinuesFromACheckpoint) {
   EXPECT_EQ(JsonLines(answers.out)[0]["top"].size(), 3u);
 }
 
+// DINOv2 as published: positions for a larger image than its preprocessing makes.
+TEST_F(Train, TakesTheSizeOfThePreprocessing) {
+  const fs::path model = folder_ / "dinov2";
+  fs::create_directories(model);
+  WriteChanged("hf_dinov2", model, [](const std::string&, Tensor<float>&) {});
+  io::Json preprocessor = io::Json::parse(ReadFile(Golden("hf_dinov2") + "/preprocessor_config.json"));
+  preprocessor["size"] = {{"shortest_edge", 20}};
+  preprocessor["crop_size"] = {{"height", 16}, {"width", 16}};
+  WriteFile(model / "preprocessor_config.json", preprocessor.dump());
+  const int64_t patch = io::Json::parse(ReadFile(model / "config.json"))["patch_size"];
+  ASSERT_EQ(16 % patch, 0);
+  const CommandOutput said =
+      Qkv(fmt::format("train {} -o {} -m {} --steps 2 --batch 12", Path("data"), Path("run"), model.string()));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "images of 16x16 as the model's preprocessing")) << said.err;
+  const io::Json config = io::Json::parse(ReadFile(folder_ / "run/config.json"));
+  EXPECT_EQ(config["pretrained_cfg"]["input_size"], io::Json({3, 16, 16})) << config;
+  const CommandOutput answers = Qkv("classify --json -m " + Path("run") + " " + Path("data/val/left/0.png"));
+  ASSERT_EQ(answers.exit_code, 0) << answers.err;
+}
+
 TEST_F(Train, ContinuesOnTheModelsBackground) {
   const fs::path model = folder_ / "dark";
   fs::create_directories(model);

@@ -152,6 +152,13 @@ void CopyRows(const Tensor<float>& from, const std::vector<int64_t>& rows, const
   }
 }
 
+// Another input size; rotary positions keep the grid that they were made for.
+void SetImageSize(VitConfig* c, std::pair<int64_t, int64_t> size) {
+  if (c->rotary_grid_height == 0) c->rotary_grid_height = c->grid_height(), c->rotary_grid_width = c->grid_width();
+  std::tie(c->image_height, c->image_width) = size;
+  model::Validate(*c);
+}
+
 bool IsClassifier(const Slot& slot) { return slot.name.starts_with("head.") || slot.name.starts_with("head_dist."); }
 
 }  // namespace
@@ -170,14 +177,21 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
                             const std::vector<std::string>& classes) {
   Description description = checkpoint.description;
   VitConfig& c = description.config;
+  std::vector<std::string> notes;
+  // Published DINOv2 stores positions for 518 pixels, and its preprocessing makes images of 224.
+  const VitConfig input = model::InputConfig(description);
   if (config.image_size.first > 0) {
-    if (c.rotary_grid_height == 0) c.rotary_grid_height = c.grid_height(), c.rotary_grid_width = c.grid_width();
-    std::tie(c.image_height, c.image_width) = config.image_size;
+    SetImageSize(&c, config.image_size);
     description.preprocess = model::PreprocessForSize(description, c.image_height, c.image_width);
     if (c.family != model::Family::kHuggingFace) {
       description.preprocess_json["input_size"] = {c.channels, c.image_height, c.image_width};
     }
-    model::Validate(c);
+  } else if (input.image_height != c.image_height || input.image_width != c.image_width) {
+    notes.push_back(
+        fmt::format("images of {}x{} as the model's preprocessing makes them, not the {}x{} of its "
+                    "positions (--image-size takes another size)",
+                    input.image_height, input.image_width, c.image_height, c.image_width));
+    SetImageSize(&c, {input.image_height, input.image_width});
   }
   const std::vector<int64_t> rows = RowsOfClasses(description, classes);
   const auto kept = std::ranges::count_if(rows, [](int64_t row) { return row >= 0; });
@@ -191,6 +205,7 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
   if (c.pool == Pool::kTokenAndMean) c.pool = Pool::kToken;
   InitialModel start = c.family == model::Family::kVitPytorch ? MakeVitPytorchModel(std::move(description))
                                                               : MakeTimmModel(std::move(description));
+  start.notes.insert(start.notes.begin(), notes.begin(), notes.end());
   if (kept > 0) {
     start.notes.push_back(fmt::format(
         "the model has {} of these {} classes: the classifier begins with its rows of them", kept, classes.size()));

@@ -24,7 +24,8 @@ struct InitialModel {
 /// A model of the configured shape for these classes. Throws Error if the shape is invalid.
 InitialModel NewModel(const TrainConfig& config, const std::vector<std::string>& classes);
 
-/// The checkpoint's model with a classifier for these classes and, if the configuration gives one, another image size.
+/// The checkpoint's model with a classifier for these classes and, if the configuration gives one, another image size;
+/// else of the size that its preprocessing gives (model::InputConfig), which a note says if it is not the stored one.
 /// Throws Error that lists everything in the model that timm cannot describe.
 InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConfig& config,
                             const std::vector<std::string>& classes);
