@@ -143,12 +143,15 @@ int RunAttend(const AllAttendOptions& options) {
     try {
       progress.Clear();
       const app::AttentionMaps maps = mapper.Compute(images.files[i], decode);
+      options.images.Inspect(images.files[i], maps.photo);
       if (outputs.empty()) {
         PrintJsonLine(ToJson(maps));
       } else {
         app::WriteMaps(maps, format, style, outputs[i]);
         PrintSummary(maps, outputs[i]);
       }
+    } catch (const app::WrongImages&) {
+      throw;
     } catch (const Error& error) {
       if (images.files.size() == 1) throw;
       const std::string path = images.files[i].string(), what = error.what();
@@ -214,7 +217,10 @@ void RegisterAttend(Command app, int* exit_code) {
       "  qkv attend -m vit-base -o map.png photo.jpg\n"
       "  qkv attend -m opus-mt-en-it --cross \"The house is green.\" -o alignment.html\n"
       "  qkv attend -m all-MiniLM-L6-v2 \"The house is green.\" --layer 3 --head all -o heads.png");
-  command.Callback([options, exit_code] { *exit_code = RunAttend(*options); });
+  command.Callback([options, exit_code] {
+    options->images.DigitsWithout(options->model, kEncoder);
+    *exit_code = RunAttend(*options);
+  });
 }
 
 }  // namespace qkv::cli

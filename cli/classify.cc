@@ -121,7 +121,10 @@ void RegisterClassify(Command app, int* exit_code) {
       .TypeName("K");
   const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
   command.AddFlag("--logits", &options->logits, "All logits too, with --json").Needs(json);
-  command.Callback([options, exit_code] { *exit_code = Classify(*options); });
+  command.Callback([options, exit_code] {
+    options->images.DigitsWithout(options->model, kClassifier);
+    *exit_code = Classify(*options);
+  });
 }
 
 }  // namespace qkv::cli

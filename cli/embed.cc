@@ -153,7 +153,10 @@ void RegisterEmbed(Command app, int* exit_code) {
       .TypeName("FILE");
   command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
       .TypeName("FILE");
-  command.Callback([options, exit_code] { *exit_code = Embed(*options); });
+  command.Callback([options, exit_code] {
+    options->images.DigitsWithout(options->model, kEncoder);
+    *exit_code = Embed(*options);
+  });
 }
 
 }  // namespace qkv::cli

@@ -4,6 +4,7 @@
 
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/digit_picture.h"
 #include "qkv/app/parse.h"
 
 namespace qkv::cli {
@@ -47,6 +48,20 @@ image::DecodeOptions ImageOptions::Decode() const {
   return options;
 }
 
+void ImageOptions::DigitsWithout(const ModelOptions& model, std::string_view suggested) {
+  if (model.path.empty()) suggested_model = suggested;
+}
+
+void ImageOptions::Inspect(const std::filesystem::path& file, const image::Image& image) const {
+  if (suggested_model.empty()) return;
+  const std::string why = app::WhyNoDigit(image);
+  if (why.empty()) return;
+  throw app::WrongImages(FormatShown(
+      "{}: {} is no digit, and without -m the built-in digit classifier answers; to get a model: hf download "
+      "{}, then -m {}",
+      file.string(), why, suggested_model, suggested_model));
+}
+
 ImageList CollectImages(const std::vector<std::string>& paths) { return app::CollectImages(paths, PrintNote); }
 
 int WithProgress(const ImageOptions& options, const ImageList& images,
@@ -57,9 +72,11 @@ int WithProgress(const ImageOptions& options, const ImageList& images,
     PrintNote(text);
   };
   const int failed =
-      work({.decode = options.Decode(), .batch = options.batch, .note = note, .advance = [&](int64_t count) {
-              progress.Advance(count);
-            }});
+      work({.decode = options.Decode(),
+            .batch = options.batch,
+            .inspect = [&](const auto& file, const image::Image& image) { options.Inspect(file, image); },
+            .note = note,
+            .advance = [&](int64_t count) { progress.Advance(count); }});
   progress.Clear();
   if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
   return failed + images.failed;

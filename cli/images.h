@@ -1,6 +1,7 @@
 // Options that say which images a command reads and how, and the image pipeline with progress on stderr.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "qkv/app/pipeline.h"
 
 namespace qkv::cli {
+
+// Models to suggest: one that classifies, and one whose vectors and maps suit any picture.
+inline constexpr std::string_view kClassifier = "google/vit-base-patch16-224", kEncoder = "facebook/dinov2-small";
 
 using app::Batch;
 using app::ImageList;
@@ -22,6 +26,7 @@ struct ImageOptions {
   std::string window;  // "LOW,HIGH" or empty
   int64_t max_pixels = image::DecodeOptions().max_pixels;
   bool quiet = false;
+  std::string suggested_model;  // empty, or: only digits may be given, else this model is suggested
 
   void AddTo(Command command, bool required = true);
   /// All but --batch.
@@ -32,6 +37,11 @@ struct ImageOptions {
   /// Throws Error, which begins with the command's name, if one of these but the paths was given: for models of text.
   void RequireNone(std::string_view command) const;
   image::DecodeOptions Decode() const;
+  /// Without -m the built-in digit classifier answers, to pictures that can be digits; for others `suggested` is named
+  /// as a model to take.
+  void DigitsWithout(const ModelOptions& model, std::string_view suggested);
+  /// Throws WrongImages for a picture that cannot be a digit, if DigitsWithout says so.
+  void Inspect(const std::filesystem::path& file, const image::Image& image) const;
 };
 
 /// app::CollectImages; stderr names folders without images.

@@ -19,7 +19,10 @@ int main(int argc, char** argv) {
       "qkv " QKV_VERSION);
   const Command root = program.Root();
   root.RequireCommand();
-  root.Footer("qkv SUBCOMMAND --help says more. Try: qkv classify photo.jpg");
+  root.Footer(
+      "qkv SUBCOMMAND --help says more. Try:\n"
+      "  hf download google/vit-base-patch16-224\n"
+      "  qkv classify -m google/vit-base-patch16-224 photo.jpg");
   for (const Register add :
        {RegisterClassify, RegisterEmbed,    RegisterSearch,   RegisterDetect,   RegisterSegment,   RegisterAttend,
         RegisterInfo,     RegisterRun,      RegisterEvaluate, RegisterVerify,   RegisterConvert,   RegisterBench,

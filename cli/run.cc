@@ -209,7 +209,10 @@ void RegisterRun(Command app, int* exit_code) {
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,
                     "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
-  command.Callback([options, exit_code] { *exit_code = Run(*options); });
+  command.Callback([options, exit_code] {
+    options->images.DigitsWithout(options->model, kEncoder);
+    *exit_code = Run(*options);
+  });
 }
 
 }  // namespace qkv::cli

@@ -309,6 +309,7 @@ int Search(SearchOptions options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
   options.model = ChosenModel(options, vectors);
+  options.images.DigitsWithout(options.model, kEncoder);
   if (!options.sheet.empty()) {
     app::InputFiles inputs = InputsOf(options.model);
     AddInputs(options, &inputs);

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "qkv/app/note.h"
+#include "qkv/core/error.h"
 #include "qkv/core/tensor.h"
+#include "qkv/image/image.h"
 
 namespace qkv::app {
 
@@ -17,6 +20,15 @@ struct ImageList {
   View<const uint8_t> pixels = {};
   int failed = 0;  // folders without an image; a note names each
 };
+
+/// The images are not of the kind that the model is for. Ends the work on all of them; any other error leaves out one.
+class WrongImages : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Looks at a decoded image; may throw WrongImages. Called from several threads at a time.
+using InspectImage = std::function<void(const std::filesystem::path& file, const image::Image& image)>;
 
 /// The files to read: files in the order given, images of folders recursively and sorted by name, "-" for stdin. A
 /// missing file is listed too: reading it fails. Throws Error if no file is left.

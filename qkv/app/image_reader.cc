@@ -49,9 +49,10 @@ void DecodingBudget::Release(int64_t bytes) {
   changed_.notify_all();
 }
 
-PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model,
-                         int threads, DecodingBudget& budget)
+PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& options, const InspectImage& inspect,
+                         const model::Model& model, int threads, DecodingBudget& budget)
     : images_(images),
+      inspect_(inspect),
       model_(model),
       budget_(budget),
       shape_(model.FixedPixelsShape()),
@@ -77,6 +78,7 @@ void PixelReader::ReadFile(size_t file, int64_t row, Lane& lane) {
     lane.image.pixels.Reuse(pixels.shape());
     std::copy_n(pixels.data(), pixels.size(), lane.image.pixels.data());
   }
+  if (inspect_) inspect_(images_.files[file], lane.image);
   if (!shape_) {
     const Shape shape = model_.PixelsShape(lane.image);
     pixels_.Reuse({1, shape[0], shape[1], shape[2]});
@@ -97,6 +99,9 @@ void PixelReader::Read(PixelBatch& batch) {
     try {
       ReadFile(batch.begin + i, task, lane);
     } catch (const Cancelled&) {
+      budget_.Release(std::exchange(lane.admitted, 0));
+      throw;
+    } catch (const WrongImages&) {
       budget_.Release(std::exchange(lane.admitted, 0));
       throw;
     } catch (const std::exception& caught) {

@@ -44,13 +44,13 @@ struct PixelBatch {
 /// the second batch on, images of the same kind allocate nothing, except in the libraries of their formats.
 class PixelReader {
  public:
-  PixelReader(const ImageList& images, const image::DecodeOptions& options, const model::Model& model, int threads,
-              DecodingBudget& budget);
+  PixelReader(const ImageList& images, const image::DecodeOptions& options, const InspectImage& inspect,
+              const model::Model& model, int threads, DecodingBudget& budget);
   PixelReader(const PixelReader&) = delete;
   PixelReader& operator=(const PixelReader&) = delete;
 
   /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image. Throws
-  /// Cancelled; files that cannot be read are errors of the batch.
+  /// Cancelled, and WrongImages of `inspect`; files that cannot be read are errors of the batch.
   void Read(PixelBatch& batch);
 
  private:
@@ -66,6 +66,7 @@ class PixelReader {
   void Admit(int64_t bytes, Lane& lane);
 
   const ImageList& images_;
+  const InspectImage& inspect_;
   const model::Model& model_;
   DecodingBudget& budget_;
   const std::optional<Shape> shape_;

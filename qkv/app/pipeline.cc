@@ -49,7 +49,8 @@ class Pipeline {
     batch_ = BatchSize(options.batch, many ? 1 : threads);
     RequireMemoryFor(workers, many ? kAheadPerThread * workers : 1);
     for (size_t i = 0; i < workers; ++i) {
-      workers_.emplace_back(new Worker{{images, options.decode, model, many ? 1 : NumThreads(), budget_}, {}});
+      workers_.emplace_back(
+          new Worker{{images, options.decode, options.inspect, model, many ? 1 : NumThreads(), budget_}, {}});
     }
     slots_.resize(many ? kAheadPerThread * workers : 1);
   }

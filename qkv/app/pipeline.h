@@ -33,6 +33,7 @@ struct Batch {
 struct PipelineOptions {
   image::DecodeOptions decode;
   int batch = 0;                                // images computed together; 0: what suits the model
+  InspectImage inspect;                         // looks at each image before it becomes pixels; or empty
   Note note;                                    // receives why an image was left out
   std::function<void(int64_t images)> advance;  // receives how many more images are done; or empty
 };
@@ -42,7 +43,7 @@ struct PipelineOptions {
 /// thread has all cores for itself meanwhile. An image is left out, with a note, if it cannot be read or its result is
 /// not finite; the first of the latter notes also name the block where that begins. Returns the number of images left
 /// out. Throws Error if the model does not take images, and if the batches of all threads would need more than
-/// MemoryLimit().
+/// MemoryLimit(), and what `inspect` throws as WrongImages.
 int ForEachBatch(const PipelineOptions& options, const ImageList& images, const model::Model& model, Wanted wanted,
                  const std::function<void(const Batch&)>& use);
 

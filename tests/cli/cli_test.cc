@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "qkv/image/encode.h"
 #include "qkv/io/json.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
@@ -70,6 +71,30 @@ TEST(Classify, BuiltInModelReadsAllHandDrawnDigits) {
 }
 
 // auto: bfloat16 where the processor multiplies it, else float.
+// Without -m the built-in classifier of digits would call a dog an 8.
+TEST(Classify, APhotoIsNoDigit) {
+  const TemporaryFolder folder, photos;
+  const std::string photo = (photos / "photo.png").string();
+  image::Image image{Tensor<uint8_t>({120, 200, 3})};
+  for (int64_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * i / 7);
+  WriteFile(photo, image::EncodePng(image));
+  for (const std::string& command : {"classify " + Digits() + " ", "embed -o " + (folder / "x.npy").string() + " ",
+                                     "run -o " + (folder / "x.safetensors").string() + " ", std::string("attend ")}) {
+    const CommandOutput said = Qkv(command + photo);
+    EXPECT_EQ(said.exit_code, 1) << command;
+    EXPECT_TRUE(Contains(said.err, "a colour picture of 200x120")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "photo.png")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "hf download ")) << said.err;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(Qkv("embed -o " + (folder / "digits.npy").string() + " " + Digits()).exit_code, 0);
+  const CommandOutput found = Qkv("search " + (folder / "digits.npy").string() + " " + photo);
+  EXPECT_EQ(found.exit_code, 1);
+  EXPECT_TRUE(Contains(found.err, "is no digit")) << found.err;
+  const CommandOutput named = Qkv("classify -m " + Golden("timm_vit") + " " + photo);
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+}
+
 TEST(Classify, ChoosesThePrecision) {
   const auto answer = [](const std::string& dtype, const std::string& environment) {
     const CommandOutput said = Qkv("classify --json --logits --dtype " + dtype + " " + Digits(), environment);
