@@ -11,6 +11,23 @@ namespace qkv::image {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool IsLeftByTools(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') || name == "__MACOSX";
+}
+
+std::string LowerEnding(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+}  // namespace
+
 bool ImageFinder::Mark(const fs::path& folder) {
   const FileStamp stamp = ReadFileStamp(folder);
   return seen_.emplace(stamp.device, stamp.inode).second;
@@ -34,11 +51,14 @@ void ImageFinder::Walk(const fs::path& folder, int depth, std::vector<fs::path>*
   for (fs::directory_iterator entry(folder, options, error), end; !error && entry != end; entry.increment(error)) {
     Require(++entries_ <= limits_.entries, "{}: more than {} files and folders; name a folder with fewer",
             folder.string(), limits_.entries);
+    if (IsLeftByTools(entry->path())) continue;
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
       folders.push_back(entry->path());
     } else if (HasImageEnding(entry->path())) {
       files->push_back(entry->path());
+    } else {
+      ++others_[LowerEnding(entry->path())];
     }
   }
   Require(!error, "cannot read folder {}: {}", folder.string(), error.message());

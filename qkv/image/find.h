@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace qkv::image {
 
 /// Walks folders. It follows links, so a folder may be reached in several ways or contain itself; each is visited once,
-/// identified by device and inode.
+/// identified by device and inode. Names that begin with a dot and folders __MACOSX are left by systems and tools
+/// (._a.jpg, .thumbnails, .git): they are skipped, unless a walk begins there.
 class ImageFinder {
  public:
   /// Limits of a walk.
@@ -31,6 +34,8 @@ class ImageFinder {
   /// below; sorted by path. Throws Error with the name of a folder that cannot be read, and if the depth or the number
   /// of entries exceeds the limits.
   std::vector<std::filesystem::path> Find(const std::filesystem::path& folder);
+  /// How many files of other types all walks passed, by their endings in lower case (".svs", or "" for none).
+  const std::map<std::string, int64_t>& others() const { return others_; }
 
  private:
   using Identity = std::pair<uint64_t, uint64_t>;  // device, inode
@@ -40,6 +45,7 @@ class ImageFinder {
   Limits limits_;
   std::set<Identity> seen_;
   int64_t entries_ = 0;
+  std::map<std::string, int64_t> others_;
 };
 
 }  // namespace qkv::image

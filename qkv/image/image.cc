@@ -53,6 +53,11 @@ Reader FindReader(std::span<const std::byte> bytes) {
 /// The same; throws Error if there is none.
 Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   Require(!bytes.empty(), "{}: an empty file", where);
+  // Some DICOM files begin as a TIFF does.
+  constexpr size_t kDicomPreamble = 128;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  Require(text.size() <= kDicomPreamble || !text.substr(kDicomPreamble).starts_with("DICM"),
+          "{}: a DICOM file, which qkv does not read; convert it to PNG or TIFF first (dcm2img of DCMTK)", where);
   const Reader reader = FindReader(bytes);
   Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF or PPM", where);
   return reader;

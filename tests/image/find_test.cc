@@ -29,6 +29,20 @@ TEST(ImageFinder, FindsImagesHoweverDeep) {
   EXPECT_EQ(Names({}, folder.path()), (std::vector<std::string>{"a/c.JPG", "a/d/e.webp", "b.png", "z.gif/inside.bmp"}));
 }
 
+TEST(ImageFinder, SkipsWhatSystemsAndToolsLeaveAndCountsOtherTypes) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.png", "._a.png", ".git/x.png", ".thumbnails/a.png", "__MACOSX/._a.png", "b/.c.jpg",
+                           "scan.DCM", "b/slide.svs", "b/other.svs", "README"}) {
+    Write(folder / name);
+  }
+  EXPECT_EQ(Names({}, folder.path()), std::vector<std::string>{"a.png"});
+  // A walk may begin in such a folder.
+  EXPECT_EQ(Names({}, folder / ".git"), std::vector<std::string>{"x.png"});
+  ImageFinder finder;
+  finder.Find(folder.path());
+  EXPECT_EQ(finder.others(), (std::map<std::string, int64_t>{{"", 1}, {".dcm", 1}, {".svs", 2}}));
+}
+
 TEST(ImageFinder, GoesIntoAFolderOnce) {
   const TemporaryFolder folder;
   Write(folder / "a/1.png");

@@ -11,13 +11,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Skips hidden folders (.git, .ipynb_checkpoints).
+// Skips folders that tools and archives leave (.git, .ipynb_checkpoints, __MACOSX).
 std::vector<fs::path> FoldersIn(const fs::path& path) {
   std::vector<fs::path> folders;
   std::error_code error;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    const bool hidden = entry->path().filename().string().starts_with('.');
+    const std::string name = entry->path().filename().string();
+    const bool hidden = name.starts_with('.') || name == "__MACOSX";
     if (!hidden && entry->is_directory(ignored)) folders.push_back(entry->path());
   }
   Require(!error, "cannot read folder {}: {}", path.string(), error.message());

@@ -66,6 +66,8 @@ TEST(ImageFolder, InSplits) {
   WriteImages(folder / "valid/cat", 1, 0);
   WriteImages(folder / "test/dog", 2, 0);
   WriteImages(folder / "train/.hidden", 2, 0);
+  WriteImages(folder / "train/__MACOSX", 2, 0);
+  WriteFile(folder / "train/cat/._000.png", "AppleDouble");
   WriteFile(folder / "train/cat/notes.txt", "not looked at");
   const Dataset dataset = OpenDataset(folder.path());
   EXPECT_EQ(dataset.format, "image folder");
