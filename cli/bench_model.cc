@@ -35,6 +35,9 @@ Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& mode
   return RandomInputs(config, count);
 }
 
+// Without a classifier the answer is a vector, whose greatest entry is no class.
+bool HasClasses(const model::VitConfig& c) { return c.classes > 0 || c.mask_classes > 0 || c.detection_classes > 0; }
+
 // What a model answers for each image: [images, outputs], or of a model of masks the classes of its queries, [images,
 // Q, classes + 1].
 Shape LogitsShape(const model::VitConfig& c, int64_t images) {
@@ -144,20 +147,20 @@ void PrintJson(const BenchOptions& options, const model::VitConfig& config, cons
   line["weight_bytes"] = row.weights;
   line["peak_bytes"] = row.peak;
   line["logit_cosine"] = row.drift.cosine;
-  line["top1_agreement"] = row.drift.top1;
+  if (HasClasses(config)) line["top1_agreement"] = row.drift.top1;
   line["drift_images"] = inputs.images;
   line["drift_failed"] = inputs.failed;
   line["drift_random"] = inputs.random;
   PrintJsonLine(line);
 }
 
-void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, bool random) {
+void PrintRow(const BenchOptions& options, const Row& row, double flops, const simd::Rates& rates, bool classes) {
   const double gflops = flops / row.times.best() / 1e6;
   Print("{:<6} {:<15} {:>9} {:>10} {:9.1f} {:8.1f} {:8.2f} {:12.1f} {:11.0f} {:9.5f} {:>8}\n",
         PrecisionName(row.precision), KernelName(row.precision), ShortMilliseconds(row.times.best()),
         ShortMilliseconds(row.times.median()), 1e3 * static_cast<double>(options.batch) / row.times.best(), gflops,
         gflops / (rates.flops / 1e9), MiB(row.weights), MiB(row.peak), row.drift.cosine,
-        random ? "-" : fmt::format("{:.1f} %", 100 * row.drift.top1));
+        classes ? fmt::format("{:.1f} %", 100 * row.drift.top1) : "-");
 }
 
 // Says in words what is easily overlooked in the table.
@@ -228,7 +231,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
           config.image_height, config.image_width, times.front().milliseconds.size(), DescribeMachine(rates));
     Print("{:<6} {:<15} {:>9} {:>10} {:>9} {:>8} {:>8} {:>12} {:>11} {:>9} {:>8}\n", "dtype", "kernel", "best ms",
           "median ms", "images/s", "GFLOP/s", "of peak", "weights MiB", "memory MiB", "cosine", "top-1");
-    for (const Row& row : rows) PrintRow(options, row, flops, rates, inputs.random);
+    for (const Row& row : rows) PrintRow(options, row, flops, rates, !inputs.random && HasClasses(config));
     PrintNotes(rows, inputs);
   }
   return inputs.failed > 0 ? 1 : 0;

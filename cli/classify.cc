@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "cli/rows_file.h"
+#include "qkv/app/labels.h"
 #include "qkv/app/zero_shot.h"
 #include "qkv/core/parallel.h"
 
@@ -19,14 +22,14 @@ namespace {
 struct ClassifyOptions {
   ModelOptions model;
   ImageOptions images;
-  std::string prompts;
+  std::string prompts, output;
   std::vector<std::string> templates;
   int64_t top = 0;  // 0: five for one image, one for several
   bool json = false, logits = false;
 };
 
 std::string FormatLabel(const model::Prediction& prediction) {
-  return prediction.label.empty() ? fmt::format("class {}", prediction.index) : prediction.label;
+  return app::ShownLabel(prediction.label, prediction.index);
 }
 
 // One image: a line for each class. Several: a line for each image.
@@ -41,6 +44,33 @@ void PrintText(const app::Classification& image, bool single, size_t path_width)
   Print("{:<{}}", image.path, path_width);
   for (const auto& prediction : image.top) Print("  {:6.2f} %  {}", 100 * prediction.score, FormatLabel(prediction));
   Print("\n");
+}
+
+// A row of -o: the path, then each class with its score.
+void Add(const app::Classification& image, app::ClassifyOptions how, RowsFile& rows) {
+  if (!rows.is_csv()) return rows.AddLine(ToJson(image));
+  std::vector<std::string> cells = {image.path};
+  for (const model::Prediction& prediction : image.top) {
+    cells.push_back(FormatLabel(prediction));
+    cells.push_back(fmt::format("{}", prediction.score));
+  }
+  cells.resize(1 + 2 * static_cast<size_t>(how.top));  // fewer classes than --top
+  rows.AddCells(cells);
+}
+
+std::optional<RowsFile> MakeRows(const ClassifyOptions& options, const ImageList& images, int64_t top) {
+  if (options.output.empty()) return {};
+  app::InputFiles inputs = InputsOf(options.model);
+  inputs.Add(images.files);
+  inputs.RequireOutput(options.output);
+  RowsFile rows(options.output, "classify: -o");
+  std::vector<std::string> names = {"path"};
+  for (int64_t k = 1; k <= top; ++k) {
+    names.push_back(fmt::format("class_{}", k));
+    names.push_back(fmt::format("score_{}", k));
+  }
+  rows.Header(names);
+  return rows;
 }
 
 int Classify(const ClassifyOptions& options) {
@@ -62,9 +92,14 @@ int Classify(const ClassifyOptions& options) {
   const bool single = images.files.size() == 1;
   size_t path_width = 0;
   for (const auto& file : images.files) path_width = std::max(path_width, file.string().size());
+  const bool all = single || options.json || !options.output.empty();
+  app::ClassifyOptions classify{.top = options.top > 0 ? options.top : all ? 5 : 1, .logits = options.logits};
+  std::optional<RowsFile> rows = MakeRows(options, images, classify.top);
   const auto print = [&](std::span<const app::Classification> results) {
     for (const app::Classification& image : results) {
-      if (options.json) {
+      if (rows) {
+        Add(image, classify, *rows);
+      } else if (options.json) {
         PrintJsonLine(ToJson(image));
       } else {
         PrintText(image, single, path_width);
@@ -72,15 +107,12 @@ int Classify(const ClassifyOptions& options) {
     }
     FlushOutput();
   };
-  app::ClassifyOptions classify{.top = options.top > 0          ? options.top
-                                       : single || options.json ? 5
-                                                                : 1,
-                                .logits = options.logits};
   const auto run = [&](const auto& classify_all) {
     const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
       classify.pipeline = pipeline;
       return classify_all();
     });
+    if (rows) rows->Save();
     return failed > 0 ? 1 : 0;
   };
   if (!by_prompts) {
@@ -119,6 +151,10 @@ void RegisterClassify(Command app, int* exit_code) {
   command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, else 1)")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("K");
+  command
+      .AddOption("-o,--output", &options->output,
+                 "Write the classes of all images to a file instead: .csv (path, class_1, score_1, …) or .jsonl")
+      .TypeName("FILE");
   const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
   command.AddFlag("--logits", &options->logits, "All logits too, with --json").Needs(json);
   command.Callback([options, exit_code] {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cli/output.h"
+#include "qkv/app/info.h"
 #include "qkv/app/language.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
@@ -133,6 +134,14 @@ model::Model LoadModel(const ModelOptions& options) {
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build) {
   return app::BuildModel(checkpoint, options.Parse(), build);
+}
+
+void TellUnreadHeads(const model::Checkpoint& checkpoint) {
+  if (const std::string unread = app::UnreadHeads(checkpoint); !unread.empty()) PrintNote(unread);
+}
+
+void TellUnreadHeads(const model::TextCheckpoint& checkpoint) {
+  if (const std::string unread = app::UnreadHeads(checkpoint); !unread.empty()) PrintNote(unread);
 }
 
 void RequireNoImageOptions(const ModelOptions& options, std::string_view command) {

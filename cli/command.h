@@ -11,6 +11,7 @@
 #include "qkv/app/hub.h"
 #include "qkv/app/input_files.h"
 #include "qkv/app/open.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::cli {
 
@@ -86,6 +87,10 @@ model::Model LoadModel(const ModelOptions& options);
 /// Builds a model from a checkpoint; --model, --dtype and --threads are not read.
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build);
+
+/// stderr says which heads of the file are not read (app::UnreadHeads): for vectors that they would change.
+void TellUnreadHeads(const model::Checkpoint& checkpoint);
+void TellUnreadHeads(const model::TextCheckpoint& checkpoint);
 
 /// Throws Error, which begins with the command's name, if an option was given that describes images: for models of
 /// text.

@@ -12,6 +12,7 @@
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/labels.h"
 #include "qkv/image/encode.h"
 
 namespace qkv::cli {
@@ -30,9 +31,7 @@ struct DetectOptions {
 void PrintText(const app::PhotoObjects& photo, double threshold) {
   Print("{}\n", photo.path);
   if (photo.objects.empty()) Print("  no object above {:g} %\n", 100 * threshold);
-  const auto name = [](const app::DetectedObject& object) {
-    return object.label.empty() ? fmt::format("class {}", object.index) : object.label;
-  };
+  const auto name = [](const app::DetectedObject& object) { return app::ShownLabel(object.label, object.index); };
   size_t width = 0;
   for (const app::DetectedObject& object : photo.objects) width = std::max(width, name(object).size());
   for (const app::DetectedObject& object : photo.objects) {

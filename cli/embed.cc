@@ -87,6 +87,7 @@ int EmbedTexts(const EmbedOptions& options) {
   if (app::IsLanguageModel(options.model.path)) {
     RequireNoImageOptions(options.model, "embed");
     const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote, options.model.Policy());
+    TellUnreadHeads(model.checkpoint());
     return WriteTexts(options, Source(options, model.checkpoint(), "model"),
                       [&](const std::vector<std::string>& texts) { return model.Embed(texts, PrintNote); });
   }
@@ -112,6 +113,7 @@ int Embed(const EmbedOptions& options) {
           "embed: {} writes texts about images (qkv caption) and has no one vector of an image; --pool cls, mean or "
           "tokens gives its encoder's tokens",
           checkpoint.source);
+  TellUnreadHeads(checkpoint);
   const std::string pool = ChosenPool(options, checkpoint);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
@@ -151,7 +153,9 @@ void RegisterEmbed(Command app, int* exit_code) {
           "Texts instead of images, one a line of this file or of standard input (-), by a model of texts (BERT, "
           "MiniLM, T5's encoder) or with two towers (CLIP, SigLIP)")
       .TypeName("FILE");
-  command.AddOption("-o,--output", &options->output, "out.npy or out.safetensors; without it JSON Lines on stdout")
+  command
+      .AddOption("-o,--output", &options->output,
+                 "out.npy, out.safetensors or out.csv (not for search); without it JSON Lines on stdout")
       .TypeName("FILE");
   command.Callback([options, exit_code] {
     options->images.DigitsWithout(options->model, kEncoder);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/rows_file.h"
 #include "qkv/app/cross_rule.h"
 #include "qkv/app/detection_evaluation.h"
 #include "qkv/app/evaluation.h"
@@ -37,7 +39,7 @@ constexpr int64_t kWorstMistakes = 30;
 struct EvaluateOptions {
   ModelOptions model;
   ImageOptions images;
-  std::string data, split, output, report;
+  std::string data, split, output, report, predictions;
   std::optional<nn::CrossWeights> cross;
   int64_t beams = 4, lines = 0;
   bool stem = false;
@@ -48,7 +50,7 @@ void PrintText(const app::ImageEvaluation& evaluation) {
   const train::Evaluation& e = evaluation.evaluation;
   Print("{}\n\n", evaluation.data);
   Print("top-1 accuracy     {:7.2f} %\n", 100 * e.top1());
-  Print("top-5 accuracy     {:7.2f} %\n", 100 * e.top5());
+  if (e.has_top5()) Print("top-5 accuracy     {:7.2f} %\n", 100 * e.top5());
   Print("calibration error  {:7.2f} %   (mean gap between confidence and accuracy, {} bins)\n",
         100 * e.calibration_error(), train::kCalibrationBins);
   Print("NLL                {:7.4f}     (mean −log of the true class's probability)\n\n", e.nll());
@@ -87,8 +89,8 @@ void PrintText(const app::SequenceEvaluation& evaluation, const std::string& mod
 int EvaluateSequences(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
   Require(!model.empty(), "evaluate: {} wants a model of sequences, -m RUN", options.data);
-  Require(options.output.empty() && options.report.empty(),
-          "evaluate: of sequences there is no confusion matrix and no page");
+  Require(options.output.empty() && options.report.empty() && options.predictions.empty(),
+          "evaluate: of sequences there is no confusion matrix, no page and no --predictions");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const app::SequenceEvaluation evaluation =
       app::EvaluateSequences(model, ParsePrecision(options.model.dtype), options.data, options.split);
@@ -126,7 +128,8 @@ int EvaluatePairs(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
   RequireNoImageOptions(options.model, "evaluate");
   options.images.RequireNone("evaluate");
-  Require(options.report.empty(), "evaluate: of pairs of texts there is no page; give -o FILE or --json");
+  Require(options.report.empty() && options.predictions.empty(),
+          "evaluate: of pairs of texts there is no page and no --predictions; give -o FILE or --json");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
@@ -195,7 +198,8 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
 int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& checkpoint) {
   Require(options.output.empty() || fs::path(options.output).extension() == ".json",
           "evaluate: of a detector -o is a .json of COCO's results, got {}", options.output);
-  Require(options.report.empty(), "evaluate: of a detector there is no page; give --json or -o RESULTS.json");
+  Require(options.report.empty() && options.predictions.empty(),
+          "evaluate: of a detector there is no page and no --predictions; give --json or -o RESULTS.json");
   const app::AnnotatedPhotos data(options.data, options.split);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(data.annotations);
@@ -215,6 +219,12 @@ int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& ch
   FlushOutput();
   if (!options.output.empty()) app::WriteCocoDetections(options.output, result->detections);
   return result->unreadable > 0 ? 1 : 0;
+}
+
+void Add(const app::ImagePrediction& p, RowsFile& rows) {
+  if (!rows.is_csv()) return rows.AddLine(ToJson(p));
+  rows.AddCells({p.path, p.truth, p.guess, p.truth == p.guess ? "1" : "0", fmt::format("{}", p.confidence),
+                 fmt::format("{}", p.true_probability)});
 }
 
 int EvaluateImages(const EvaluateOptions& options) {
@@ -238,12 +248,20 @@ int EvaluateImages(const EvaluateOptions& options) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
   inputs.Add(data.images.files);
-  for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
+  for (const std::string& file : {options.output, options.report, options.predictions}) inputs.RequireOutput(file);
+  std::optional<RowsFile> rows;
+  if (!options.predictions.empty()) {
+    rows.emplace(options.predictions, "evaluate: --predictions");
+    rows->Header({"path", "truth", "guess", "right", "confidence", "true_probability"});
+  }
   std::optional<app::ImageEvaluation> result;
   WithProgress(options.images, data.images, [&](const app::PipelineOptions& pipeline) {
-    result = app::Evaluate(
-        model, data,
-        {.model = options.model.path, .pipeline = pipeline, .worst = options.report.empty() ? 0 : kWorstMistakes});
+    result = app::Evaluate(model, data,
+                           {.model = options.model.path,
+                            .pipeline = pipeline,
+                            .worst = options.report.empty() ? 0 : kWorstMistakes,
+                            .use = rows ? [&](const app::ImagePrediction& one) { Add(one, *rows); }
+                                        : std::function<void(const app::ImagePrediction&)>()});
     return result->unreadable;
   });
   const app::ImageEvaluation& evaluation = *result;
@@ -254,6 +272,7 @@ int EvaluateImages(const EvaluateOptions& options) {
     PrintText(evaluation);
   }
   FlushOutput();
+  if (rows) rows->Save();
   if (!options.output.empty()) WriteConfusion(options.output, evaluation);
   if (!options.report.empty()) WriteFile(options.report, app::EvaluationPage(evaluation));
   return evaluation.unreadable > 0 ? 1 : 0;
@@ -311,6 +330,11 @@ void RegisterEvaluate(Command app, int* exit_code) {
           "-o,--output", &options->output,
           "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json; of pairs the translations, "
           "a line each")
+      .TypeName("FILE");
+  command
+      .AddOption("--predictions", &options->predictions,
+                 "Of labelled images: write the answer to each image, .csv or .jsonl: path, truth, guess, right, "
+                 "confidence, true_probability")
       .TypeName("FILE");
   command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
       .TypeName("FILE");

@@ -18,7 +18,7 @@ int Merge(const RewriteOptions& options) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const lab::Written written = lab::Merge(checkpoint, options.output, options.Write());
   PrintSizes(options.output, written);
-  PrintWhetherMergingPays(checkpoint.description.config, written);
+  PrintWhetherMergingPays(model::InputConfig(checkpoint.description), written);
   if (written.dtype == DType::kF16 || written.dtype == DType::kBF16) {
     PrintMessage(
         "qkv: M is exact in double precision and was rounded to {}, which changes logits by some {} of their "

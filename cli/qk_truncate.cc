@@ -96,7 +96,9 @@ int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkp
   const auto truth = classes > 0
                          ? app::MatchFolderClasses(exact.paths, options.images, checkpoint.description.labels, classes)
                          : std::optional<std::vector<int64_t>>();
-  io::Json line = {{"images", exact.paths.size()}, {"logit_cosine", drift.cosine}, {"top1_agreement", drift.top1}};
+  // Without a classifier the answer is a vector, whose greatest entry is no class.
+  io::Json line = {{"images", exact.paths.size()}, {classes > 0 ? "logit_cosine" : "vector_cosine", drift.cosine}};
+  if (classes > 0) line["top1_agreement"] = drift.top1;
   if (truth) {
     line["accuracy_before"] = Accuracy(exact.logits, *truth);
     line["accuracy"] = Accuracy(ours.logits, *truth);
@@ -104,8 +106,8 @@ int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkp
   if (options.json) {
     PrintJsonLine(line);
   } else {
-    Print("\n{} images: cosine of the logits {:.6f}, same first class {:.2f} %", exact.paths.size(), drift.cosine,
-          100 * drift.top1);
+    Print("\n{} images: cosine of the {} {:.6f}", exact.paths.size(), classes > 0 ? "logits" : "vectors", drift.cosine);
+    if (classes > 0) Print(", same first class {:.2f} %", 100 * drift.top1);
     if (truth) {
       Print(", accuracy {:.2f} % before and {:.2f} % now", 100 * line["accuracy_before"].get<double>(),
             100 * line["accuracy"].get<double>());

@@ -15,6 +15,7 @@
 #include "qkv/app/towers.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/finite.h"
 
 namespace qkv::cli {
@@ -102,6 +103,7 @@ Result RunTexts(const RunOptions& options) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
+  TellUnreadHeads(model::TextCheckpoint::Open(options.model.path));
   const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                         PrintNote, options.model.Policy());
   const int64_t last = app::TextDepth(model.description()) - 1;
@@ -156,6 +158,7 @@ Result RunImages(const RunOptions& options, const model::Checkpoint& checkpoint,
 Result RunAny(const RunOptions& options, int* failed) {
   if (app::IsLanguageModel(options.model.path)) return RunTexts(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  TellUnreadHeads(checkpoint);
   if (checkpoint.description.decoder) return RunCaptions(options, checkpoint);
   return options.input.empty() ? RunImages(options, checkpoint, failed) : RunFile(options, checkpoint);
 }

@@ -316,6 +316,7 @@ int Search(SearchOptions options) {
     inputs.RequireOutput(options.sheet);
   }
   const Queries queries = AnyQueries(options, vectors);
+  const bool of_texts = app::IsLanguageModel(options.model.path);
   const app::SearchResult found =
       app::Search(vectors.vectors(), queries.view(), options.top, app::VectorAccess::kStream);
   if (found.not_finite > 0) {
@@ -323,8 +324,8 @@ int Search(SearchOptions options) {
   }
   std::vector<app::SearchAnswer> answers;
   for (size_t q = 0; q < queries.names.size(); ++q) {
-    app::SearchAnswer& answer =
-        answers.emplace_back(app::SearchAnswer{.query = queries.names[q], .words = queries.words[q]});
+    app::SearchAnswer& answer = answers.emplace_back(
+        app::SearchAnswer{.query = queries.names[q], .words = queries.words[q], .of_texts = of_texts});
     for (const app::Match& match : found.matches[q]) {
       answer.hits.push_back({vectors.Name(match.row), match.row, match.score});
     }

@@ -13,6 +13,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/detect.h"
+#include "qkv/app/labels.h"
 #include "qkv/core/file_set.h"
 #include "qkv/image/encode.h"
 
@@ -33,9 +34,7 @@ void PrintText(const app::PhotoSegments& photo) {
   Print("{}\n", photo.path);
   const std::vector<app::Segment>& segments = photo.segmentation.segments;
   if (segments.empty()) Print("  no segment\n");
-  const auto name = [&](size_t i) {
-    return photo.labels[i].empty() ? fmt::format("class {}", segments[i].index) : photo.labels[i];
-  };
+  const auto name = [&](size_t i) { return app::ShownLabel(photo.labels[i], segments[i].index); };
   size_t width = 0;
   for (size_t i = 0; i < segments.size(); ++i) width = std::max(width, name(i).size());
   const auto pixels = static_cast<double>(photo.photo.height() * photo.photo.width());

@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "qkv/app/image_reader.h"
+#include "qkv/app/labels.h"
 #include "qkv/app/parse.h"
-#include "qkv/io/float_list.h"
 #include "qkv/inspect/rollout.h"
+#include "qkv/io/float_list.h"
 #include "qkv/model/finite.h"
 #include "qkv/report/text.h"
 
@@ -65,7 +66,9 @@ io::Json Facts(const AttentionMaps& maps) {
                    {"layers", maps.layers},
                    {"heads", maps.heads}};
   for (const model::Prediction& prediction : maps.top) {
-    json["top"].push_back({{"index", prediction.index}, {"label", prediction.label}, {"score", prediction.score}});
+    json["top"].push_back({{"index", prediction.index},
+                           {"label", ShownLabel(prediction.label, prediction.index)},
+                           {"score", prediction.score}});
   }
   return json;
 }

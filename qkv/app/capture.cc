@@ -7,6 +7,11 @@
 #include "qkv/core/memory.h"
 
 namespace qkv::app {
+namespace {
+
+std::string OutputName(const model::VitConfig& config) { return config.classes > 0 ? "logits" : "pooled"; }
+
+}  // namespace
 
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width) {
@@ -30,7 +35,7 @@ Captured Allocate(const model::Model& model, const CaptureRequest& request, int6
     captured["class_queries_logits"] = Tensor<float>({images, c.query_tokens, c.mask_classes + 1});
     captured["masks_queries_logits"] = Tensor<float>({images, c.query_tokens, mask_height, mask_width});
   } else {
-    captured["logits"] = Tensor<float>({images, c.outputs()});
+    captured[OutputName(c)] = Tensor<float>({images, c.outputs()});
   }
   captured["tokens"] = Tensor<float>({images, N, c.block.width});
   for (const int64_t index : request.hidden) {
@@ -52,7 +57,7 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
   } else if (model.config().mask_classes > 0) {
     outputs.mask_classes = rows("class_queries_logits"), outputs.masks = rows("masks_queries_logits");
   } else {
-    outputs.logits = rows("logits");
+    outputs.logits = rows(OutputName(model.config()));
   }
   for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});
   for (const int64_t block : request.attention) {

@@ -1,11 +1,15 @@
 #include "qkv/app/classify.h"
 
+#include "qkv/app/labels.h"
+
 namespace qkv::app {
 
 io::Json ToJson(const Classification& classification) {
   io::Json json = {{"path", classification.path}, {"top", io::Json::array()}};
   for (const model::Prediction& prediction : classification.top) {
-    json["top"].push_back({{"index", prediction.index}, {"label", prediction.label}, {"score", prediction.score}});
+    json["top"].push_back({{"index", prediction.index},
+                           {"label", ShownLabel(prediction.label, prediction.index)},
+                           {"score", prediction.score}});
   }
   if (!classification.logits.empty()) json["logits"] = classification.logits;
   return json;

@@ -7,6 +7,7 @@
 
 #include "qkv/app/box_drawing.h"
 #include "qkv/app/image_reader.h"
+#include "qkv/app/labels.h"
 #include "qkv/model/finite.h"
 #include "qkv/simd/rows/elementwise.h"
 
@@ -32,7 +33,7 @@ io::Json ToJson(const PhotoObjects& photo) {
   for (const DetectedObject& object : photo.objects) {
     const image::Rect& box = object.box;
     json["objects"].push_back({{"index", object.index},
-                               {"label", object.label},
+                               {"label", ShownLabel(object.label, object.index)},
                                {"score", object.score},
                                {"box", {box.left, box.top, box.width, box.height}},
                                {"token", object.token}});
@@ -110,7 +111,7 @@ int DetectAll(const model::Model& model, const ImageList& images, const DetectOp
 image::Image DrawObjects(const PhotoObjects& photo) {
   std::vector<DrawnBox> boxes;
   for (const DetectedObject& object : photo.objects) {
-    const std::string name = object.label.empty() ? fmt::format("class {}", object.index) : object.label;
+    const std::string name = ShownLabel(object.label, object.index);
     boxes.push_back({object.box, name, object.score, object.index});
   }
   return DrawBoxes(photo.photo, boxes);

@@ -1,5 +1,7 @@
 #include "qkv/app/embed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/two_tower.h"
 #include "qkv/nn/pool.h"
+#include "qkv/report/text.h"
 
 namespace qkv::app {
 namespace {
@@ -82,7 +85,8 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
 
 EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source)
     : file_(std::move(file)), source_(std::move(source)) {
-  Require(IsNpy() || file_.ends_with(".safetensors"), "embed: -o ends in .npy or .safetensors, got {}", file_);
+  Require(IsNpy() || IsCsv() || file_.ends_with(".safetensors"), "embed: -o ends in .npy, .safetensors or .csv, got {}",
+          file_);
 }
 
 // NumPy's format has no place for names: they are beside it.
@@ -94,13 +98,30 @@ std::vector<std::string> EmbeddingTable::outputs() const {
 void EmbeddingTable::Add(const Embedding& embedding) {
   Require(empty() || embedding.shape == shape_,
           "embed: images of different sizes have different numbers of tokens; leave out -o or give --size");
+  Require(!IsCsv() || embedding.shape.rank() == 1,
+          "embed: a .csv has one vector of an image, and --pool tokens gives several; write .npy or .safetensors");
   shape_ = embedding.shape;
   paths_.push_back(embedding.path);
   values_.insert(values_.end(), embedding.values.begin(), embedding.values.end());
 }
 
+void EmbeddingTable::SaveCsv() const {
+  const auto width = static_cast<size_t>(shape_[0]);
+  WriteFile(file_, [&](FileSink& sink) {
+    std::string line = "path";
+    for (size_t d = 0; d < width; ++d) line += fmt::format(",x{}", d);
+    sink.Write(line + "\n");
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      line = report::EscapeCsv(paths_[i]);
+      for (size_t d = 0; d < width; ++d) line += fmt::format(",{}", values_[i * width + d]);
+      sink.Write(line + "\n");
+    }
+  });
+}
+
 void EmbeddingTable::Save() const {
   Require(!empty(), "embed: no image could be read, nothing was written");
+  if (IsCsv()) return SaveCsv();
   std::vector<int64_t> extents = {std::ssize(paths_)};
   extents.insert(extents.end(), shape_.extents().begin(), shape_.extents().end());
   const View<const float> array(values_.data(), Shape(extents));

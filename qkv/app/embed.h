@@ -54,8 +54,9 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
 /// The embeddings of many images as one array in a file.
 class EmbeddingTable {
  public:
-  /// `file` ends in .npy (beside it are the paths, a line each, in NAME.paths.txt, and `source` in NAME.model.json) or
-  /// .safetensors (both are metadata). Throws Error otherwise. vector_file.h reads them.
+  /// `file` ends in .csv (a row for each image: its path, then its vector), .npy (beside it are the paths, a line each,
+  /// in NAME.paths.txt, and `source` in NAME.model.json) or .safetensors (both are metadata). Throws Error otherwise.
+  /// vector_file.h reads them.
   EmbeddingTable(std::string file, EmbeddingSource source);
 
   /// The files that Save writes.
@@ -69,6 +70,8 @@ class EmbeddingTable {
 
  private:
   bool IsNpy() const { return file_.ends_with(".npy"); }
+  bool IsCsv() const { return file_.ends_with(".csv"); }
+  void SaveCsv() const;
 
   std::string file_;
   EmbeddingSource source_;

@@ -37,11 +37,13 @@ std::string ClassName(const ImageEvaluation& evaluation, int64_t label, const st
 std::vector<ClassScore> ComputeClassScores(const ImageEvaluation& evaluation,
                                            const std::vector<std::string>& model_labels) {
   std::vector<ClassScore> scores;
+  const std::vector<int64_t> guesses = evaluation.evaluation.guesses();
   for (size_t i = 0; i < evaluation.names.size(); ++i) {
     const int64_t label = evaluation.labels[i], mistake = evaluation.evaluation.most_frequent_mistake(label);
     ClassScore& score = scores.emplace_back(ClassScore{.name = evaluation.names[i],
                                                        .images = evaluation.evaluation.images_of(label),
                                                        .right = evaluation.evaluation.confusion(label, label)});
+    score.guesses = guesses[static_cast<size_t>(label)];
     if (mistake < 0) continue;
     score.mistake = ClassName(evaluation, mistake, model_labels);
     score.mistakes = evaluation.evaluation.confusion(label, mistake);
@@ -59,18 +61,24 @@ class WorstMistakes {
     float confidence = 0, true_probability = 0;
   };
 
+  // logits: [classes] of one image.
+  static Candidate Judge(size_t file, int64_t truth, std::span<const float> logits) {
+    const int64_t guess = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    double sum = 0;
+    const double greatest = logits[static_cast<size_t>(guess)];
+    for (const float x : logits) sum += std::exp(x - greatest);
+    const double true_share = std::exp(logits[static_cast<size_t>(truth)] - greatest) / sum;
+    return {file, truth, guess, static_cast<float>(1 / sum), static_cast<float>(true_share)};
+  }
+
   explicit WorstMistakes(int64_t most) : most_(static_cast<size_t>(most)) {}
 
   // logits: [classes] of one image.
   void Add(size_t file, int64_t truth, std::span<const float> logits) {
     if (most_ == 0) return;
-    const int64_t guess = std::max_element(logits.begin(), logits.end()) - logits.begin();
-    if (guess == truth) return;
-    double sum = 0;
-    const double greatest = logits[static_cast<size_t>(guess)];
-    for (const float x : logits) sum += std::exp(x - greatest);
-    const double true_share = std::exp(logits[static_cast<size_t>(truth)] - greatest) / sum;
-    kept_.push_back({file, truth, guess, static_cast<float>(1 / sum), static_cast<float>(true_share)});
+    const Candidate candidate = Judge(file, truth, logits);
+    if (candidate.guess == truth) return;
+    kept_.push_back(candidate);
     if (kept_.size() >= 2 * most_ + kRoom) Shrink();
   }
 
@@ -123,6 +131,32 @@ std::vector<Mistake> DescribeMistakes(const std::vector<WorstMistakes::Candidate
   return mistakes;
 }
 
+void AddMeans(const std::vector<ClassScore>& classes, io::Json* json) {
+  const auto mean = [&](double (ClassScore::*score)() const) {
+    double sum = 0;
+    for (const ClassScore& one : classes) sum += (one.*score)();
+    return classes.empty() ? 0 : sum / static_cast<double>(classes.size());
+  };
+  (*json)["mean_precision"] = mean(&ClassScore::precision);
+  (*json)["mean_recall"] = mean(&ClassScore::recall);
+  (*json)["mean_f1"] = mean(&ClassScore::f1);
+}
+
+io::Json ConfusionRows(const ImageEvaluation& evaluation) {
+  io::Json rows = io::Json::array();
+  for (const int64_t truth : evaluation.labels) {
+    io::Json& row = rows.emplace_back(io::Json::array());
+    int64_t rest = evaluation.evaluation.images_of(truth);
+    for (const int64_t guess : evaluation.labels) {
+      const int64_t images = evaluation.evaluation.confusion(truth, guess);
+      row.push_back(images);
+      rest -= images;
+    }
+    row.push_back(rest);
+  }
+  return rows;
+}
+
 // null for what is not finite: a model of broken weights.
 io::Json Finite(double x) { return std::isfinite(x) ? io::Json(x) : io::Json(nullptr); }
 
@@ -158,7 +192,15 @@ ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, 
     evaluation.evaluation.Add(batch.values, truth);
     for (size_t b = 0; b < truth.size(); ++b) {
       const View<const float> logits = batch.values[static_cast<int64_t>(b)];
-      worst.Add(batch.files[b], truth[b], {logits.data(), static_cast<size_t>(logits.size())});
+      const std::span<const float> row(logits.data(), static_cast<size_t>(logits.size()));
+      worst.Add(batch.files[b], truth[b], row);
+      if (!options.use) continue;
+      const auto judged = WorstMistakes::Judge(batch.files[b], truth[b], row);
+      options.use({.path = batch.paths[b],
+                   .truth = ClassName(evaluation, judged.truth, model.labels()),
+                   .guess = ClassName(evaluation, judged.guess, model.labels()),
+                   .confidence = judged.confidence,
+                   .true_probability = judged.true_probability});
     }
   });
   evaluation.worst = DescribeMistakes(worst.Take(), data, evaluation, model, options.pipeline.decode);
@@ -166,21 +208,35 @@ ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, 
   return evaluation;
 }
 
+io::Json ToJson(const ImagePrediction& prediction) {
+  return {{"path", prediction.path},
+          {"truth", prediction.truth},
+          {"guess", prediction.guess},
+          {"right", prediction.truth == prediction.guess},
+          {"confidence", prediction.confidence},
+          {"true_probability", prediction.true_probability}};
+}
+
 io::Json ToJson(const ImageEvaluation& evaluation) {
   const train::Evaluation& e = evaluation.evaluation;
   io::Json json = {{"top1", e.top1()},
-                   {"top5", e.top5()},
                    {"images", e.images()},
                    {"unreadable", evaluation.unreadable},
                    {"nll", Finite(e.nll())},
                    {"ece", e.calibration_error()},
                    {"classes", io::Json::array()},
                    {"calibration", io::Json::array()}};
+  if (e.has_top5()) json["top5"] = e.top5();
   for (const ClassScore& score : evaluation.classes) {
-    io::Json entry = {{"name", score.name}, {"images", score.images}, {"right", score.right}};
+    io::Json entry = {{"name", score.name},       {"images", score.images},
+                      {"right", score.right},     {"precision", score.precision()},
+                      {"recall", score.recall()}, {"f1", score.f1()}};
     if (score.mistakes > 0) entry["mistake"] = {{"name", score.mistake}, {"images", score.mistakes}};
     json["classes"].push_back(std::move(entry));
   }
+  AddMeans(evaluation.classes, &json);
+  constexpr size_t kMostClasses = 1000;
+  if (evaluation.labels.size() <= kMostClasses) json["confusion"] = ConfusionRows(evaluation);
   for (const train::CalibrationBin& bin : e.bins()) {
     if (bin.images == 0) continue;
     const auto images = static_cast<double>(bin.images);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,23 @@ struct LabelledImages {
 struct ClassScore {
   std::string name;
   int64_t images = 0, right = 0;
+  int64_t guesses = 0;  // images of any class that are taken for this one
   std::string mistake;  // the class that its images are most often taken for; empty if there is none
   int64_t mistakes = 0;
+
+  // Fractions; 0 where the denominator is 0, as scikit-learn has them.
+  double precision() const { return guesses > 0 ? static_cast<double>(right) / static_cast<double>(guesses) : 0; }
+  double recall() const { return images > 0 ? static_cast<double>(right) / static_cast<double>(images) : 0; }
+  double f1() const {
+    const double sum = precision() + recall();
+    return sum > 0 ? 2 * precision() * recall() / sum : 0;
+  }
+};
+
+/// What the model said of one image.
+struct ImagePrediction {
+  std::string path, truth, guess;              // names of the classes
+  float confidence = 0, true_probability = 0;  // softmax of the guess and of the true class
 };
 
 /// A wrong answer, and how sure the model was of it.
@@ -59,7 +75,8 @@ struct ImageEvaluation {
 struct EvaluateOptions {
   std::string model;  // its path, for people; empty: the built-in digits
   PipelineOptions pipeline;
-  int64_t worst = 0;  // mistakes to keep in ImageEvaluation::worst
+  int64_t worst = 0;                                // mistakes to keep in ImageEvaluation::worst
+  std::function<void(const ImagePrediction&)> use;  // receives each image in order; or empty
 };
 
 /// Classifies the images and compares with their labels. A note says if the model's classes have no names and were
@@ -67,8 +84,14 @@ struct EvaluateOptions {
 /// classifier, if it does not know a class of the data, and as ForEachBatch.
 ImageEvaluation Evaluate(const model::Model& model, const LabelledImages& data, const EvaluateOptions& options);
 
-/// {"top1", "top5", "images", "unreadable", "nll" (null if it is not finite), "ece", "classes": [{"name", "images",
-/// "right", "mistake": {"name", "images"} if there is one}], "calibration": [{"images", "confidence", "accuracy"}]}
+/// {"path", "truth", "guess", "right", "confidence", "true_probability"}
+io::Json ToJson(const ImagePrediction& prediction);
+
+/// {"top1", "top5" for more than five classes, "images", "unreadable", "nll" (null if it is not finite), "ece",
+/// "classes": [{"name", "images", "right", "precision", "recall", "f1", "mistake": {"name", "images"} if there is
+/// one}], "mean_precision", "mean_recall" and "mean_f1" over the data's classes, "confusion": a row of image counts for
+/// each of these, with a column for each and a last one for all other classes of the model (left out above 1,000
+/// classes), "calibration": [{"images", "confidence", "accuracy"}]}
 io::Json ToJson(const ImageEvaluation& evaluation);
 
 /// The confusion matrix, a row for each true class, in shares of the class's images; the last column, if there is one,

@@ -165,11 +165,11 @@ std::string EvaluationPage(const ImageEvaluation& evaluation) {
   std::vector<std::pair<std::string, std::string>> facts = {
       {"Model", evaluation.model.empty() ? ModelTitle("") : evaluation.model},
       {"Top-1 accuracy", Percent(e.top1())},
-      {"Top-5 accuracy", Percent(e.top5())},
       {"Images", report::WithCommas(e.images())},
       {"NLL", fmt::format("{}: mean −log of the true class's probability", report::Number(e.nll(), 4))},
       {"Calibration error", fmt::format("{}: mean gap between confidence and accuracy, {} bins",
                                         Percent(e.calibration_error()), train::kCalibrationBins)}};
+  if (e.has_top5()) facts.insert(facts.begin() + 2, {"Top-5 accuracy", Percent(e.top5())});
   if (evaluation.unreadable > 0) facts.emplace_back("Unreadable", report::WithCommas(evaluation.unreadable));
   page.Facts(facts);
 

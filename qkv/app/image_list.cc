@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Endings of what lies beside images without being one: nobody misses it.
+// Endings of notes and tables that usually lie beside images; not counted.
 constexpr std::string_view kBeside[] = {".csv",         ".html", ".json", ".jsonl", ".md",  ".npy",  ".py",
                                         ".safetensors", ".sh",   ".tsv",  ".txt",   ".xml", ".yaml", ".yml"};
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -141,12 +143,37 @@ std::string DescribePrecisions() {
 }
 
 // Tensors of the file that the model uses.
-size_t UsedTensors(const model::Checkpoint& checkpoint) {
+using BoundTensors = std::vector<model::BoundTensor>;
+
+std::set<const io::StoredTensor*> TensorsOf(std::initializer_list<const BoundTensors*> parts) {
   std::set<const io::StoredTensor*> used;
-  for (const std::vector<model::BoundTensor>* tower : {&checkpoint.bound, &checkpoint.text, &checkpoint.decoder}) {
-    for (const model::BoundTensor& bound : *tower) used.insert(bound.parts.begin(), bound.parts.end());
+  for (const BoundTensors* part : parts) {
+    for (const model::BoundTensor& bound : *part) used.insert(bound.parts.begin(), bound.parts.end());
   }
-  return used.size();
+  return used;
+}
+
+size_t UsedTensors(const model::Checkpoint& checkpoint) {
+  return TensorsOf({&checkpoint.bound, &checkpoint.text, &checkpoint.decoder}).size();
+}
+
+// Words of which one is in the name of every tensor of a head.
+constexpr std::string_view kHeadWords[] = {"classifier", "pooler", "head", "predictions", "seq_relationship",
+                                           "score.",     "fc.",    "proj", "decoder."};
+
+std::string DescribeUnread(const std::string& source, const io::TensorSet& tensors,
+                           const std::set<const io::StoredTensor*>& used) {
+  int64_t count = 0;
+  std::string first;
+  for (const io::StoredTensor& tensor : tensors.tensors()) {
+    const auto is_in = [&](std::string_view word) { return tensor.name.find(word) != tensor.name.npos; };
+    if (used.contains(&tensor) || std::ranges::none_of(kHeadWords, is_in)) continue;
+    if (count++ == 0) first = tensor.name;
+  }
+  if (count == 0) return "";
+  return FormatShown("{}: {}{} of a head {} not read", source, first,
+                     count > 1 ? fmt::format(" and {} more tensor{}", count - 1, count > 2 ? "s" : "") : "",
+                     count > 1 ? "are" : "is");
 }
 
 // "12 blocks of width 512, 8 heads of 64, MLP 2048; up to 77 of 49408 tokens, softmax over texts"
@@ -211,6 +238,15 @@ std::string DescribeOutput(const model::Description& description) {
 }
 
 }  // namespace
+
+std::string UnreadHeads(const model::Checkpoint& checkpoint) {
+  return DescribeUnread(checkpoint.source, *checkpoint.tensors,
+                        TensorsOf({&checkpoint.bound, &checkpoint.text, &checkpoint.decoder}));
+}
+
+std::string UnreadHeads(const model::TextCheckpoint& checkpoint) {
+  return DescribeUnread(checkpoint.source, *checkpoint.tensors, TensorsOf({&checkpoint.encoder, &checkpoint.decoder}));
+}
 
 io::Json InfoJson(const model::Checkpoint& checkpoint) {
   const model::Description& description = checkpoint.description;

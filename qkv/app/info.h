@@ -9,6 +9,7 @@
 #include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::app {
 
@@ -18,6 +19,12 @@ std::vector<std::string> SettingsLines(std::span<const io::Setting> settings);
 io::Json SettingsJson(std::span<const io::Setting> settings);
 
 /// The fields of `qkv info --json`: source, family, sizes, cost, labels, preprocessing in words, assumptions.
+/// Why a vector is not what a head of the file would make of it: "vit: classifier.weight and 1 more tensor of a head
+/// are not read"; empty if the model uses all heads of its file. Counters and tables that hold nothing learned are not
+/// told.
+std::string UnreadHeads(const model::Checkpoint& checkpoint);
+std::string UnreadHeads(const model::TextCheckpoint& checkpoint);
+
 io::Json InfoJson(const model::Checkpoint& checkpoint);
 
 /// The same for people, and what this machine runs it on: names and values, a line each.

@@ -123,7 +123,7 @@ void DrawAnswer(image::Image& sheet, const SearchAnswer& answer, const std::vect
 io::Json ToJson(const SearchAnswer& answer) {
   io::Json json = {{"query", answer.query}, {"results", io::Json::array()}};
   for (const SearchHit& hit : answer.hits) {
-    json["results"].push_back({{"score", hit.score}, {"path", hit.path}, {"row", hit.row}});
+    json["results"].push_back({{"score", hit.score}, {answer.of_texts ? "text" : "path", hit.path}, {"row", hit.row}});
   }
   return json;
 }

@@ -20,10 +20,11 @@ struct SearchHit {
 struct SearchAnswer {
   std::string query;  // path of an image, or words
   bool words = false;
+  bool of_texts = false;        // hits are texts, else images
   std::vector<SearchHit> hits;  // best first
 };
 
-/// {"query", "results": [{"score", "path", "row"}]}
+/// {"query", "results": [{"score", "path" of an image or "text", "row"}]}
 io::Json ToJson(const SearchAnswer& answer);
 
 /// A contact sheet for each query, one below the other: the query at the left, the results beside it with score and

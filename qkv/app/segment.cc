@@ -7,6 +7,7 @@
 
 #include "qkv/app/image_reader.h"
 #include "qkv/app/json_line.h"
+#include "qkv/app/labels.h"
 #include "qkv/app/segment_drawing.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -70,8 +71,9 @@ io::Json ToJson(const PhotoSegments& photo) {
                    {"segments", io::Json::array()}};
   for (size_t i = 0; i < photo.segmentation.segments.size(); ++i) {
     const app::Segment& segment = photo.segmentation.segments[i];
-    io::Json one = {{"id", segment.id},     {"index", segment.index},       {"label", photo.labels[i]},
-                    {"area", segment.area}, {"bbox", BoxJson(segment.box)}, {"segmentation", ToJson(segment.mask)}};
+    io::Json one = {
+        {"id", segment.id},     {"index", segment.index},       {"label", ShownLabel(photo.labels[i], segment.index)},
+        {"area", segment.area}, {"bbox", BoxJson(segment.box)}, {"segmentation", ToJson(segment.mask)}};
     if (segment.token >= 0) one["score"] = segment.score, one["token"] = segment.token;
     json["segments"].push_back(std::move(one));
   }
@@ -197,8 +199,7 @@ image::Image DrawSegments(const PhotoSegments& photo) {
   for (size_t i = 0; i < photo.segmentation.segments.size(); ++i) {
     const app::Segment& segment = photo.segmentation.segments[i];
     const std::string& label = photo.labels[i];
-    labels.push_back({label.empty() ? fmt::format("class {}", segment.index) : label,
-                      segment.token < 0 ? "" : fmt::format("{:.2f}", segment.score)});
+    labels.push_back({ShownLabel(label, segment.index), segment.token < 0 ? "" : fmt::format("{:.2f}", segment.score)});
   }
   return DrawSegmentation(photo.photo, photo.segmentation, labels);
 }

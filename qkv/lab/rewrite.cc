@@ -34,8 +34,11 @@ int64_t QueryKeyParameters(const model::VitConfig& config) {
   }
 }
 
-Size MeasureSize(const model::VitConfig& config, size_t bytes) {
-  return {model::Parameters(config), QueryKeyParameters(config), model::Flops(config) / 2, bytes};
+// `input`: the size of the images that are computed, which may be smaller than that of the stored positions.
+Size MeasureSize(const model::VitConfig& config, const model::VitConfig& input, size_t bytes) {
+  model::VitConfig computed = config;
+  computed.image_height = input.image_height, computed.image_width = input.image_width;
+  return {model::Parameters(config), QueryKeyParameters(config), model::Flops(computed) / 2, bytes};
 }
 
 // The text of the configuration with the target's kind of attention.
@@ -90,8 +93,9 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
   }
   std::string& config = model::ConfigText(files);
   config = WithAttention(config, target);
-  written.before = MeasureSize(source, checkpoint.tensors->bytes());
-  written.after = MeasureSize(target, model::WriteModel(files, folder, options.force));
+  const model::VitConfig input = model::InputConfig(checkpoint.description);
+  written.before = MeasureSize(source, input, checkpoint.tensors->bytes());
+  written.after = MeasureSize(target, input, model::WriteModel(files, folder, options.force));
   written.notes = std::move(files.notes);
   return written;
 }

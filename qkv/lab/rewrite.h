@@ -22,7 +22,7 @@ struct WriteOptions {
 struct Size {
   int64_t parameters = 0;    // of the whole model
   int64_t query_key = 0;     // of queries and keys
-  double multiply_adds = 0;  // one image of the trained size
+  double multiply_adds = 0;  // one image of the size that preprocessing gives
   size_t bytes = 0;          // of all tensors
 };
 

@@ -13,7 +13,7 @@ std::string Digit(const std::string& name) { return (SourceFolder() / "examples/
 TEST(Classify, HasOneJsonForm) {
   const Classification both{.path = "a/b.png", .top = {{3, "cat", 0.75f}, {1, "", 0.25f}}, .logits = {0, 1, -2, 3}};
   EXPECT_EQ(ToJson(both), io::Json::parse(R"({"path": "a/b.png", "logits": [0, 1, -2, 3], "top": [
-    {"index": 3, "label": "cat", "score": 0.75}, {"index": 1, "label": "", "score": 0.25}]})"));
+    {"index": 3, "label": "cat", "score": 0.75}, {"index": 1, "label": "class 1", "score": 0.25}]})"));
   EXPECT_EQ(ToJson(Classification{.path = "x"}), io::Json::parse(R"({"path": "x", "top": []})"));
 }
 

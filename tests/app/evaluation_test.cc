@@ -37,13 +37,26 @@ TEST_F(Evaluated, HasOneJsonForm) {
   EXPECT_EQ(json["images"], 3);
   EXPECT_EQ(json["unreadable"], 1);
   EXPECT_NEAR(json["top1"].get<double>(), 2.0 / 3, 1e-12);
-  EXPECT_EQ(json["classes"], io::Json::parse(R"([
-    {"name": "2", "images": 2, "right": 1, "mistake": {"name": "7", "images": 1}},
-    {"name": "7", "images": 1, "right": 1}])"));
+  const double f1 = 2.0 / 3;  // each class has one of 0.5 and 1 for precision and recall
+  EXPECT_EQ(
+      json["classes"],
+      io::Json::array({{{"name", "2"},
+                        {"images", 2},
+                        {"right", 1},
+                        {"precision", 1.0},
+                        {"recall", 0.5},
+                        {"f1", f1},
+                        {"mistake", {{"name", "7"}, {"images", 1}}}},
+                       {{"name", "7"}, {"images", 1}, {"right", 1}, {"precision", 0.5}, {"recall", 1.0}, {"f1", f1}}}));
+  EXPECT_EQ(json["confusion"], io::Json::parse(R"([[1, 1, 0], [0, 1, 0]])"));
+  EXPECT_DOUBLE_EQ(json["mean_precision"], 0.75);
+  EXPECT_DOUBLE_EQ(json["mean_recall"], 0.75);
+  EXPECT_DOUBLE_EQ(json["mean_f1"], f1);
   int64_t binned = 0;
   for (const io::Json& bin : json["calibration"]) binned += bin["images"].get<int64_t>();
   EXPECT_EQ(binned, 3);
-  for (const char* name : {"nll", "ece", "top5"}) EXPECT_TRUE(json[name].is_number()) << name;
+  for (const char* name : {"nll", "ece", "top5", "mean_precision", "mean_recall", "mean_f1"})
+    EXPECT_TRUE(json[name].is_number()) << name;
 }
 
 TEST_F(Evaluated, IsDrawn) {

@@ -231,6 +231,96 @@ TEST(Classify, MissingFilesAndEmptyFoldersDoNotStopTheRest) {
   EXPECT_TRUE(Contains(said.err, "/nonexistent.png") && Contains(said.err, "no images")) << said.err;
 }
 
+TEST(Classify, CountsFilesOfOtherTypes) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(Digits() + "/8-black.png", folder / "8.png");
+  for (const char* name : {"a.dcm", "b.dcm", "c.svs", "._8.png", "notes.txt"}) WriteFile(folder / name, "x");
+  const CommandOutput said = Qkv("classify " + folder.path().string());
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "3 files of other types (.dcm, .svs) were left out")) << said.err;
+  std::filesystem::remove(folder / "8.png");
+  const CommandOutput none = Qkv("classify " + folder.path().string());
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(Contains(none.err, "no images in this folder")) << none.err;
+  EXPECT_TRUE(Contains(none.err, "(.dcm, .svs)")) << none.err;
+}
+
+TEST(Classify, NamesDicom) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "ct.dcm", std::string("II*\0", 4) + std::string(124, '\0') + "DICM" + std::string(100, '\0'));
+  const CommandOutput said = Qkv("classify " + (folder / "ct.dcm").string());
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "a DICOM file")) << said.err;
+}
+
+TEST(Classify, WritesTables) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder / "a.csv").string(), lines = (folder / "a.jsonl").string();
+  const CommandOutput said = Qkv("classify --top 2 -o " + csv + " " + Digits());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(said.out, "");
+  std::istringstream rows(ReadFile(csv));
+  std::string row;
+  std::getline(rows, row);
+  EXPECT_EQ(row, "path,class_1,score_1,class_2,score_2");
+  int count = 0;
+  for (; std::getline(rows, row); ++count) EXPECT_EQ(std::ranges::count(row, ','), 4) << row;
+  EXPECT_EQ(count, 20);
+  ASSERT_EQ(Qkv("classify --top 2 -o " + lines + " " + Digits()).exit_code, 0);
+  EXPECT_EQ(ReadFile(lines), Qkv("classify --top 2 --json " + Digits()).out);
+  // More than there are classes.
+  ASSERT_EQ(Qkv("classify --top 12 -o " + csv + " " + Digits()).exit_code, 0);
+  const std::string text = ReadFile(csv);
+  EXPECT_EQ(std::ranges::count(text, ','), 21 * 24);
+  const CommandOutput wrong = Qkv("classify -o " + (folder / "a.txt").string() + " " + Digits());
+  EXPECT_TRUE(Contains(wrong.err, ".csv or .jsonl")) << wrong.err;
+  const CommandOutput unnamed = Qkv("classify --json -m " + Golden("timm_vit") + " " + Digits() + "/8-black.png");
+  EXPECT_TRUE(Contains(unnamed.out, "\"label\":\"class ")) << unnamed.out;
+}
+
+TEST(Embed, WritesCsv) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder / "a.csv").string(), image = Digits() + "/8-black.png";
+  ASSERT_EQ(Qkv("embed -o " + csv + " " + image).exit_code, 0);
+  const io::Json vector = JsonLines(Qkv("embed " + image).out)[0]["embedding"];
+  std::istringstream rows(ReadFile(csv));
+  std::string cell, row;
+  std::getline(rows, row);
+  EXPECT_TRUE(row.starts_with("path,x0,x1,")) << row;
+  std::getline(rows, row);
+  std::istringstream cells(row);
+  std::getline(cells, cell, ',');
+  EXPECT_EQ(cell, image);
+  for (const io::Json& value : vector) {
+    ASSERT_TRUE(std::getline(cells, cell, ','));
+    EXPECT_EQ(std::stof(cell), value.get<float>());
+  }
+  const CommandOutput tokens = Qkv("embed --pool tokens -o " + csv + " " + image);
+  EXPECT_EQ(tokens.exit_code, 1);
+  EXPECT_TRUE(Contains(tokens.err, "--pool tokens")) << tokens.err;
+}
+
+// What a file has and the answer lacks is said.
+TEST(Run, NamesWhatIsNoClassAndWhatIsNotRead) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "x.safetensors").string();
+  const CommandOutput plain =
+      Qkv("run -m " + Golden("hf_dinov2_model") + " -o " + out + " " + Digits() + "/8-black.png");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_TRUE(Contains(plain.err, "pooled")) << plain.err;
+  EXPECT_FALSE(Contains(plain.err, "logits")) << plain.err;
+  EXPECT_FALSE(Contains(plain.err, "not read")) << plain.err;
+  EXPECT_EQ(Qkv("verify -m " + Golden("hf_dinov2_model") + " " + out).exit_code, 0);
+
+  const std::string model = (folder / "model").string();
+  std::filesystem::create_directories(model);
+  for (const char* command : {"run -o /dev/null", "embed"}) {
+    const CommandOutput said =
+        Qkv(fmt::format("{} -m {} {}/8-black.png", command, Golden("hf_mae_pretraining"), Digits()));
+    EXPECT_TRUE(Contains(said.err, "of a head are not read")) << command << said.err;
+  }
+}
+
 TEST(Classify, LostOutputIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const CommandOutput said = Qkv("classify " + Digits(), "", "/dev/full");

@@ -49,6 +49,22 @@ void WriteIdx(const fs::path& folder, const std::string& split, int count) {
   file("-labels-idx1-ubyte", {count}, labels);
 }
 
+// The first five of four classes are always right.
+TEST(Evaluate, HasNoTopFiveOfFewClasses) {
+  const TemporaryFolder folder;
+  const io::Json config = io::Json::parse(ReadFile(Golden("timm_swiglu_packed") + "/config.json"));
+  const int64_t classes = config["num_classes"];
+  ASSERT_EQ(classes, 5);
+  for (int64_t i = 0; i < classes; ++i) {
+    fs::create_directories(folder / fmt::format("data/{}", i));
+    fs::copy_file(Digits() + "/8-black.png", folder / fmt::format("data/{}/8.png", i));
+  }
+  const io::Json json = EvaluatedJson("-m " + Golden("timm_swiglu_packed") + " " + (folder / "data").string());
+  EXPECT_FALSE(json.contains("top5"));
+  const CommandOutput text = Qkv("evaluate -m " + Golden("timm_swiglu_packed") + " " + (folder / "data").string());
+  EXPECT_FALSE(Contains(text.out, "top-5")) << text.out;
+}
+
 TEST(Evaluate, CountsWhatClassifySays) {
   const TemporaryFolder folder;
   SortDigits(folder.path());
@@ -60,7 +76,14 @@ TEST(Evaluate, CountsWhatClassifySays) {
     right[truth] += hit, all += hit;
     for (const io::Json& guess : line["top"]) first_five += guess["label"] == truth;
   }
-  const io::Json json = EvaluatedJson(folder.path().string());
+  const std::string predictions = (folder / "predictions.csv").string();
+  const io::Json json = EvaluatedJson("--predictions " + predictions + " " + folder.path().string());
+  const std::string table = ReadFile(predictions);
+  EXPECT_TRUE(table.starts_with("path,truth,guess,right,confidence,true_probability\n")) << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 21);
+  int right_rows = 0;
+  for (size_t at = 0; (at = table.find(",1,", at)) != table.npos; ++at) ++right_rows;
+  EXPECT_GE(right_rows, all);
   EXPECT_EQ(json["images"], 20);
   EXPECT_EQ(json["unreadable"], 0);
   EXPECT_DOUBLE_EQ(json["top1"], all / 20.0);

@@ -92,6 +92,37 @@ TEST(QkMerge, AppearsWholeOrNotAtAll) {
   EXPECT_EQ(Qkv(arguments).exit_code, 0);
 }
 
+// DINOv2 as published has positions for a larger image than it is given.
+TEST(QkMerge, CountsTheImageThatIsComputed) {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  fs::create_directories(model);
+  WriteChanged("hf_dinov2", model, [](const std::string&, Tensor<float>&) {});
+  const CommandOutput stored = Qkv("qk merge -m " + model.string() + " -o " + (folder / "a").string());
+  io::Json preprocessor = io::Json::parse(ReadFile(Golden("hf_dinov2") + "/preprocessor_config.json"));
+  const int64_t patch = io::Json::parse(ReadFile(model / "config.json"))["patch_size"];
+  preprocessor["crop_size"] = {{"height", 2 * patch}, {"width", 2 * patch}};
+  WriteFile(model / "preprocessor_config.json", preprocessor.dump());
+  const CommandOutput said = Qkv("qk merge -m " + model.string() + " -o " + (folder / "b").string());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "an image of 5 tokens")) << said.err;
+  EXPECT_FALSE(Contains(stored.err, "an image of 5 tokens")) << stored.err;
+}
+
+// Without a classifier the greatest feature is no class.
+TEST(QkTruncate, SpeaksOfVectorsWhereThereAreNoClasses) {
+  const TemporaryFolder folder;
+  const std::string arguments = "qk truncate -m " + Golden("hf_dinov2_model") + " --rank 2 --images " + Digits() +
+                                " -o " + (folder / "a").string();
+  const CommandOutput said = Qkv(arguments);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.out, "cosine of the vectors")) << said.out;
+  EXPECT_FALSE(Contains(said.out, "class")) << said.out;
+  const CommandOutput json = Qkv(arguments + "2 --json");
+  const io::Json last = JsonLines(json.out).back();
+  EXPECT_TRUE(last.contains("vector_cosine") && !last.contains("top1_agreement")) << last;
+}
+
 TEST(QkTruncate, ReportsErrorsDriftAndAccuracy) {
   const TemporaryFolder folder;
   // A subfolder for each class.

@@ -79,6 +79,12 @@ int64_t Evaluation::confusion(int64_t truth, int64_t guess) const {
   return at == confusion_.end() ? 0 : at->second;
 }
 
+std::vector<int64_t> Evaluation::guesses() const {
+  std::vector<int64_t> images(static_cast<size_t>(classes_));
+  for (const auto& [pair, count] : confusion_) images[static_cast<size_t>(pair.second)] += count;
+  return images;
+}
+
 int64_t Evaluation::images_of(int64_t truth) const {
   int64_t images = 0;
   for (auto at = confusion_.lower_bound({truth, 0}); at != confusion_.end() && at->first.first == truth; ++at) {

@@ -36,7 +36,9 @@ class Evaluation {
   int64_t images() const { return images_; }
   // Fractions of the images; 0 without images.
   double top1() const { return Share(right_); }
-  double top5() const { return Share(right5_); }  // 1 for fewer than five classes
+  double top5() const { return Share(right5_); }
+  /// False for five classes or fewer, among which the first five are always right.
+  bool has_top5() const { return classes_ > 5; }
   /// Mean of −log p of the true class.
   double nll() const { return Share(nll_); }
   /// Expected calibration error (Guo et al. 2017): mean over the images of |accuracy − confidence| of their bin.
@@ -45,6 +47,7 @@ class Evaluation {
   /// Number of images of class `truth` predicted as `guess`. Ties go to the first class.
   int64_t confusion(int64_t truth, int64_t guess) const;
   int64_t images_of(int64_t truth) const;
+  std::vector<int64_t> guesses() const;  // [classes] images predicted as each
   /// The most frequent wrong prediction for images of this class; −1 if there are no mistakes.
   int64_t most_frequent_mistake(int64_t truth) const;
 
