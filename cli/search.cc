@@ -7,13 +7,16 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "qkv/app/embed.h"
 #include "qkv/app/language.h"
 #include "qkv/app/search_sheet.h"
+#include "qkv/app/similar_groups.h"
 #include "qkv/app/texts.h"
 #include "qkv/app/vector_file.h"
 #include "qkv/core/file.h"
@@ -32,7 +35,8 @@ struct SearchOptions {
   std::string vectors, pool, sheet;
   std::vector<std::string> queries;
   int64_t top = 10;
-  bool json = false;
+  std::optional<double> least;  // --min
+  bool json = false, pairs = false, exclude_self = false;
 };
 
 // Queries and their vectors, in the order of the arguments.
@@ -52,6 +56,14 @@ struct Queries {
     return View<const float>(values.data(), {Q, Q > 0 ? std::ssize(values) / Q : 0});
   }
 };
+
+constexpr double kDuplicate = 0.95;     // --min of --pairs
+constexpr int64_t kCopiesOfQuery = 16;  // of --exclude-self
+
+void TellNotFinite(const SearchOptions& options, int64_t rows) {
+  if (rows == 0) return;
+  PrintNote(FormatShown("{}: {} vectors hold NaN or infinity and are left out", options.vectors, rows));
+}
 
 // An argument is an image, a folder of them, or words.
 bool IsImage(const std::string& query) { return query == "-" || fs::exists(query); }
@@ -197,16 +209,22 @@ Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vector
   return queries;
 }
 
-// Words alone, by a model of texts.
+// Words, or the lines of a file or of standard input (-), by a model of texts.
 Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& vectors,
                          const app::LanguageModel& model) {
+  std::vector<std::string> texts;
   for (const std::string& query : options.queries) {
-    Require(!IsImage(query), "search: {} is a model of texts, and {} is a file; search for words", options.model.path,
-            query);
+    if (query == "-" || fs::is_regular_file(query)) {
+      std::ranges::move(app::ReadTexts(query), std::back_inserter(texts));
+      continue;
+    }
+    Require(!fs::exists(query), "search: {} is a model of texts, and {} is no file of texts, one a line",
+            options.model.path, query);
     app::RequireWords(query, "search");
+    texts.push_back(query);
   }
   Queries queries;
-  for (const app::Embedding& embedding : WithWords(options.queries, model.Embed(options.queries, PrintNote))) {
+  for (const app::Embedding& embedding : WithWords(texts, model.Embed(texts, PrintNote))) {
     queries.Add(embedding, /*is_words=*/true);
   }
   RequireWidth(options, vectors, queries, model.checkpoint().source);
@@ -226,9 +244,9 @@ ModelOptions ChosenModel(const SearchOptions& options, const app::VectorFile& ve
   if (!model.path.empty() || !vectors.source() || vectors.source()->model.empty()) return model;
   const app::EmbeddingSource& source = *vectors.source();
   std::error_code ignored;
-  Require(fs::exists(source.model, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
+  model.path = vectors.Resolve(source.model);
+  Require(fs::exists(model.path, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
           options.vectors, source.model);
-  model.path = source.model;
   Require(source.weights == WeightsOf(model),
           "search: {} was embedded by -m {}, which has other weights now; embed the images again, or give the model by "
           "-m",
@@ -303,10 +321,82 @@ Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors)
   return EmbedQueries(options, vectors, checkpoint);
 }
 
+// Rows of a file that are similar to each other, grouped: duplicates.
+std::vector<app::SearchAnswer> FindPairs(const SearchOptions& options, const app::VectorFile& vectors) {
+  const bool of_texts = vectors.source() && app::IsLanguageModel(vectors.Resolve(vectors.source()->model));
+  Progress progress(vectors.count(), "vectors", options.images.quiet);
+  const app::SimilarGroups found =
+      app::FindSimilarGroups(vectors.vectors(), static_cast<float>(options.least.value_or(kDuplicate)),
+                             [&](int64_t rows) { progress.Advance(rows); });
+  progress.Clear();
+  TellNotFinite(options, found.not_finite);
+  std::vector<app::SearchAnswer> answers;
+  for (const app::SimilarGroup& group : found.groups) {
+    app::SearchAnswer& answer = answers.emplace_back(
+        app::SearchAnswer{.query = vectors.Resolve(vectors.Name(group.first)), .of_texts = of_texts});
+    for (const app::Match& match : group.others) {
+      answer.hits.push_back({vectors.Resolve(vectors.Name(match.row)), match.row, match.score});
+    }
+  }
+  return answers;
+}
+
+int SearchPairs(const SearchOptions& options) {
+  Require(options.queries.empty(), "search: --pairs compares the vectors with each other; leave out {}",
+          options.queries.empty() ? "" : options.queries.front());
+  Require(options.model.path.empty() && options.pool.empty() && !options.exclude_self,
+          "search: --pairs needs no model: -m, --pool and --exclude-self are of queries");
+  const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
+  if (!options.sheet.empty()) {
+    app::InputFiles inputs({});
+    AddInputs(options, &inputs);
+    inputs.RequireOutput(options.sheet);
+  }
+  const std::vector<app::SearchAnswer> answers = FindPairs(options, vectors);
+  for (const app::SearchAnswer& answer : answers) {
+    if (options.json) {
+      PrintJsonLine(ToJson(answer));
+    } else {
+      PrintText(answer, /*one=*/false);
+    }
+  }
+  FlushOutput();
+  if (answers.empty()) {
+    PrintNote(FormatShown("no two of the {} vectors have a cosine of {} or more; --min takes another bound",
+                          vectors.count(), options.least.value_or(kDuplicate)));
+  } else if (!options.sheet.empty()) {
+    WriteSheet(options, answers, vectors);
+  }
+  return 0;
+}
+
+// The file of a hit is the query's own.
+bool IsSame(const std::string& query, const std::string& hit) {
+  std::error_code missing;
+  return query == hit || fs::equivalent(query, hit, missing);
+}
+
+// The best of a query, without itself and those below --min where the options say so.
+std::vector<app::SearchHit> ChooseHits(const SearchOptions& options, const app::VectorFile& vectors,
+                                       const std::string& query, const std::vector<app::Match>& matches) {
+  std::vector<app::SearchHit> hits;
+  for (const app::Match& match : matches) {
+    if (std::ssize(hits) == options.top) break;
+    if (options.least && match.score < *options.least) break;
+    const std::string path = vectors.Resolve(vectors.Name(match.row));
+    if (options.exclude_self && IsSame(query, path)) continue;
+    hits.push_back({path, match.row, match.score});
+  }
+  return hits;
+}
+
 int Search(SearchOptions options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
+  if (options.pairs) return SearchPairs(options);
+  Require(!options.queries.empty(),
+          "search: expected images or words to search for, or --pairs for duplicates among the vectors");
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
   options.model = ChosenModel(options, vectors);
   options.images.DigitsWithout(options.model, kEncoder);
@@ -317,18 +407,16 @@ int Search(SearchOptions options) {
   }
   const Queries queries = AnyQueries(options, vectors);
   const bool of_texts = app::IsLanguageModel(options.model.path);
+  // The query itself may lie there several times, by other paths.
+  const int64_t more = options.exclude_self ? kCopiesOfQuery : 0;
   const app::SearchResult found =
-      app::Search(vectors.vectors(), queries.view(), options.top, app::VectorAccess::kStream);
-  if (found.not_finite > 0) {
-    PrintNote(FormatShown("{}: {} vectors hold NaN or infinity and are left out", options.vectors, found.not_finite));
-  }
+      app::Search(vectors.vectors(), queries.view(), options.top + more, app::VectorAccess::kStream);
+  TellNotFinite(options, found.not_finite);
   std::vector<app::SearchAnswer> answers;
   for (size_t q = 0; q < queries.names.size(); ++q) {
     app::SearchAnswer& answer = answers.emplace_back(
         app::SearchAnswer{.query = queries.names[q], .words = queries.words[q], .of_texts = of_texts});
-    for (const app::Match& match : found.matches[q]) {
-      answer.hits.push_back({vectors.Name(match.row), match.row, match.score});
-    }
+    answer.hits = ChooseHits(options, vectors, queries.names[q], found.matches[q]);
     if (options.json) {
       PrintJsonLine(ToJson(answer));
     } else {
@@ -346,10 +434,10 @@ void RegisterSearch(Command app, int* exit_code) {
   const auto options = std::make_shared<SearchOptions>();
   const Command command = app.AddCommand("search", "Find the nearest of many embedded images or texts");
   command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
-  command
-      .AddOption("QUERY", &options->queries,
-                 "Images to find similar ones of, folders of them, or words, by a model with a text tower")
-      .Required();
+  command.AddOption(
+      "QUERY", &options->queries,
+      "Images to find similar ones of, folders of them, or words, by a model with a text tower; by a model of "
+      "texts words, or files of texts, one a line, or - for stdin");
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);
@@ -359,6 +447,14 @@ void RegisterSearch(Command app, int* exit_code) {
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("N")
       .ShowDefault();
+  command
+      .AddOption("--min", &options->least,
+                 "Only results of this cosine or more; with --pairs the least of a pair (default there: 0.95)")
+      .Range(0.0, 1.0)
+      .TypeName("COSINE");
+  command.AddFlag("--pairs", &options->pairs,
+                  "Instead of a query: groups of vectors that are similar to each other, such as duplicates");
+  command.AddFlag("--exclude-self", &options->exclude_self, "Leave the query's own file out of its results");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout");
   command.AddOption("--sheet", &options->sheet, "Write a contact sheet of the results, .png or .html").TypeName("FILE");
   options->images.AddHow(command);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include "qkv/app/json_line.h"
@@ -83,6 +84,16 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
   });
 }
 
+namespace {
+
+// The working folder, relative to that of the file: relative paths begin there.
+std::string WorkingFolderFrom(const std::string& file) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  return here.lexically_relative((here / file).lexically_normal().parent_path()).string();
+}
+
+}  // namespace
+
 EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source)
     : file_(std::move(file)), source_(std::move(source)) {
   Require(IsNpy() || IsCsv() || file_.ends_with(".safetensors"), "embed: -o ends in .npy, .safetensors or .csv, got {}",
@@ -127,7 +138,9 @@ void EmbeddingTable::Save() const {
   const View<const float> array(values_.data(), Shape(extents));
   const io::StoredTensor stored = io::Stored<float>("embeddings", array);
   const auto source = [&](const std::vector<std::string>& names) {
-    return JsonLine(ToJson(source_, VectorMarks::Of(stored, names)));
+    io::Json json = ToJson(source_, VectorMarks::Of(stored, names));
+    json["from"] = WorkingFolderFrom(file_);
+    return JsonLine(json);
   };
   if (IsNpy()) {
     FileSet files;

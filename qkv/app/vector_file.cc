@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "qkv/core/checksum.h"
@@ -102,6 +104,7 @@ std::vector<std::string> ParsePathLines(std::string_view text) {
 
 VectorFile VectorFile::Open(const std::string& file) {
   VectorFile vectors;
+  vectors.file_ = file;
   const std::string& where = file;
   const bool npy = file.ends_with(kNpy);
   Require(npy || file.ends_with(".safetensors"),
@@ -146,6 +149,9 @@ void VectorFile::ReadBeside(const std::string& file) {
 void VectorFile::ReadSource(std::string_view json, const std::string& where) {
   source_ = ParseEmbeddingSource(json, where);
   const io::Json object = io::ParseJson(json, where);
+  if (const auto from = object.find("from"); from != object.end() && from->is_string()) {
+    from_ = from->get<std::string>();
+  }
   for (const auto& [key, to] : {std::pair("vectors", &marks_.vectors), std::pair("paths", &marks_.paths)}) {
     const auto found = object.find(key);
     if (found == object.end()) continue;
@@ -183,6 +189,16 @@ void VectorFile::ReadMetadata(std::string_view where) {
   if (const auto found = metadata.find("source"); found != metadata.end()) {
     ReadSource(found->second, std::string(where));
   }
+}
+
+std::string VectorFile::Resolve(const std::string& path) const {
+  namespace fs = std::filesystem;
+  std::error_code missing;
+  if (path.empty() || from_.empty() || fs::path(path).is_absolute() || fs::exists(path, missing)) {
+    return path;
+  }
+  const fs::path moved = (fs::path(file_).parent_path() / from_ / path).lexically_normal();
+  return fs::exists(moved, missing) ? moved.string() : path;
 }
 
 std::string VectorFile::Name(int64_t row) const {

@@ -43,6 +43,9 @@ class VectorFile {
   std::string Name(int64_t row) const;
   /// Paths of the images, one for each row; empty if no file names them.
   const std::vector<std::string>& paths() const { return paths_; }
+  /// A path of an image or a model as qkv embed was given it: from any working folder, if the path is relative and
+  /// leads to nothing from here.
+  std::string Resolve(const std::string& path) const;
   /// What made the vectors, if the file says it.
   const std::optional<EmbeddingSource>& source() const { return source_; }
 
@@ -52,6 +55,7 @@ class VectorFile {
   void ReadSource(std::string_view json, const std::string& where);
   void RequireTogether(const std::string& file) const;
 
+  std::string file_, from_;  // from_: where qkv embed ran, relative to the folder of file_; may be empty
   io::TensorSet tensors_;
   size_t index_ = 0;  // of the vectors among the tensors
   std::vector<std::string> paths_;

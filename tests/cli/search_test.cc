@@ -1,4 +1,5 @@
 // qkv search from outside.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "qkv/image/image.h"
@@ -96,6 +97,55 @@ TEST_F(SearchCommand, TakesTheModelThatTheFileNames) {
   const CommandOutput gone = Qkv("search " + file + " " + four_);
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_TRUE(Contains(gone.err, "which is not there")) << gone.err;
+}
+
+TEST_F(SearchCommand, FindsDuplicates) {
+  std::filesystem::copy(Digits(), folder_ / "own");
+  std::filesystem::copy(four_, folder_ / "own/copy.png");
+  std::filesystem::copy(four_, folder_ / "own/second.png");
+  ASSERT_EQ(Qkv("embed -o " + vectors_ + " " + (folder_ / "own").string()).exit_code, 0);
+  const std::string page = (folder_ / "sheet.html").string();
+  const CommandOutput said = Qkv("search " + vectors_ + " --pairs --min 0.9999 --json --sheet " + page);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  const std::vector<io::Json> groups = JsonLines(said.out);
+  ASSERT_EQ(groups.size(), 1u) << said.out;
+  EXPECT_TRUE(Contains(groups[0]["query"], "4-black.png")) << said.out;
+  ASSERT_EQ(groups[0]["results"].size(), 2u);
+  EXPECT_TRUE(Contains(groups[0]["results"][0]["path"], "copy.png")) << said.out;
+  EXPECT_TRUE(Contains(ReadFile(page), "second.png"));
+  const CommandOutput none = Qkv("search --pairs --min 1 " + vectors_ + " " + four_);
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(Contains(none.err, "leave out")) << none.err;
+  EXPECT_EQ(Qkv("search " + vectors_).exit_code, 1);
+}
+
+TEST_F(SearchCommand, LeavesOutTheQueryAndWhatIsFar) {
+  const io::Json all = JsonLines(Qkv("search --json --top 5 " + vectors_ + " " + four_).out)[0]["results"];
+  const io::Json others =
+      JsonLines(Qkv("search --exclude-self --json --top 4 " + vectors_ + " " + four_).out)[0]["results"];
+  ASSERT_EQ(others.size(), 4u);
+  for (size_t i = 0; i < others.size(); ++i) EXPECT_EQ(others[i]["path"], all[i + 1]["path"]);
+  const double least = (all[1]["score"].get<double>() + all[2]["score"].get<double>()) / 2;
+  const CommandOutput near = Qkv(fmt::format("search --json --min {} {} {}", least, vectors_, four_));
+  EXPECT_EQ(JsonLines(near.out)[0]["results"].size(), 2u) << near.err;
+}
+
+// Paths of images and of the model hold from any folder, also if all was moved.
+TEST_F(SearchCommand, FindsItsFilesFromAnyFolder) {
+  std::filesystem::create_directories(folder_ / "work/photos");
+  std::filesystem::copy(four_, folder_ / "work/photos/4.png");
+  std::filesystem::copy(Golden("hf_vit"), folder_ / "work/model");
+  std::filesystem::create_directories(folder_ / "work/index");
+  const std::string work = (folder_ / "work").string();
+  ASSERT_EQ(Qkv("embed -m model -o index/x.npy photos", "cd " + work + " &&").exit_code, 0);
+  const CommandOutput said = Qkv("search x.npy ../photos/4.png", "cd " + work + "/index &&");
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.out, " 1.0000  ../photos/4.png")) << said.out;
+  std::filesystem::rename(folder_ / "work", folder_ / "moved");
+  const CommandOutput moved =
+      Qkv("search moved/index/x.npy moved/photos/4.png", "cd " + folder_.path().string() + " &&");
+  EXPECT_EQ(moved.exit_code, 0) << moved.err;
+  EXPECT_TRUE(Contains(moved.out, " 1.0000  moved/photos/4.png")) << moved.out;
 }
 
 TEST_F(SearchCommand, DrawsSheets) {
