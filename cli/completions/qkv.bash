@@ -72,10 +72,10 @@ _qkv() {
   if [[ $cur == -* ]]; then
     local options writing="--tokens --min-tokens --beams --length-penalty --no-repeat-ngram --repetition-penalty --temperature --top-k --top-p --min-p --seed"
     case $command in
-      classify) options="$model $run $images --prompts --template --top --json --logits" ;;
-      evaluate) options="$model $run $images --split --beams --stem --lines --cross-weights --json -o --output --report" ;;
+      classify) options="$model $run $images --prompts --template --top -o --output --json --logits" ;;
+      evaluate) options="$model $run $images --split --beams --stem --lines --cross-weights --json -o --output --predictions --report" ;;
       embed) options="$model $run $images --pool --text -o --output" ;;
-      search) options="$model $run $reading --pool --top --json --sheet" ;;
+      search) options="$model $run $reading --pool --top --min --pairs --exclude-self --json --sheet" ;;
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
       segment) options="$model $run $reading -o --output --ids --task --json --coco --threshold --mask-threshold --overlap --stuff" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side --cross --part --target --prefix --beams --tokens" ;;
