@@ -96,6 +96,18 @@ std::string UnknownWord(const CLI::App* command, int argc, char** argv) {
   return "";
 }
 
+// "qkv help classify" as "qkv classify --help", "qkv version" and "qkv -V" as "qkv --version".
+std::vector<std::string> CanonicalArguments(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty()) return words;
+  if (words[0] == "version" || words[0] == "-V") words[0] = "--version";
+  if (words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  return words;
+}
+
 // Without the name of an option that both the parser and a check put in front.
 std::string WithoutRepetition(std::string message) {
   const size_t end = message.find(": ");
@@ -240,7 +252,9 @@ Command Program::Root() { return Command(app_.get()); }
 
 std::optional<int> Program::Parse(int argc, char** argv) {
   try {
-    app_->parse(argc, argv);
+    std::vector<std::string> words = CanonicalArguments(argc, argv);
+    std::ranges::reverse(words);  // as the parser takes them
+    app_->parse(std::move(words));
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     // CLI11's own codes start at 100; help and version are successes.

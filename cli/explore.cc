@@ -14,6 +14,7 @@ namespace qkv::cli {
 namespace {
 
 struct ExploreOptions {
+  std::string photo;  // not read: photos are dropped onto the page
   std::vector<std::string> models;
   int port = -1, threads = 0;
   bool no_browser = false;
@@ -59,6 +60,7 @@ int Explore(const ExploreOptions& options) {
   const std::unique_ptr<server::Server> server = Listen(config, options.port < 0);
   Print("{}\n", server->Url());
   FlushOutput();
+  if (!options.photo.empty()) PrintNote(FormatShown("drop {} onto the page to explore it", options.photo));
   PrintMessage("the explorer is at this address, for this machine alone; Ctrl+C ends it\n");
   if (!options.no_browser) OpenBrowser(server->Url());
   server->Run([] { std::_Exit(130); });
@@ -81,6 +83,7 @@ void RegisterExplore(Command app, int* exit_code) {
       .TypeName("N");
   command.AddFlag("--no-browser", &options->no_browser, "Print the address and open nothing");
   AddMaxMemory(command);
+  command.AddOption("PHOTO", &options->photo, "A photo to drop onto the page; the program itself does not read it");
   command.Footer(
       "Draw a digit or drop a photo, point at a patch and see where it looks in every block and head; turn queries "
       "and\n"

@@ -32,7 +32,13 @@ void ImageOptions::AddHow(Command command) {
   command.AddOption("--max-pixels", &max_pixels, "Refuse larger images before decoding them")
       .Range(int64_t{1}, int64_t{1} << 40)
       .TypeName("N");
-  command.AddFlag("-q,--quiet", &quiet, "No progress line");
+  command.AddFlag(
+      "-q,--quiet",
+      [this](int64_t) {
+        quiet = true;
+        SilenceNotes();
+      },
+      "No progress line, and no notes on stderr");
 }
 
 void ImageOptions::RequireNone(std::string_view command) const {
@@ -62,14 +68,16 @@ void ImageOptions::Inspect(const std::filesystem::path& file, const image::Image
       file.string(), why, suggested_model, suggested_model));
 }
 
-ImageList CollectImages(const std::vector<std::string>& paths) { return app::CollectImages(paths, PrintNote); }
+ImageList CollectImages(const std::vector<std::string>& paths) {
+  return app::CollectImages(paths, [](const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); });
+}
 
 int WithProgress(const ImageOptions& options, const ImageList& images,
                  const std::function<int(const app::PipelineOptions& pipeline)>& work) {
   Progress progress(std::ssize(images.files), "images", options.quiet);
   const auto note = [&](const std::string& text) {
     progress.Clear();
-    PrintNote(text);
+    PrintMessage("qkv: {}\n", EscapedText{text});
   };
   const int failed =
       work({.decode = options.Decode(),

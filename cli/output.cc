@@ -6,12 +6,19 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cli/progress.h"
 #include "qkv/app/json_line.h"
 
 namespace qkv::cli {
+
+namespace {
+
+bool notes_silenced = false;  // by the one thread that parses options, before any work
+
+}  // namespace
 
 void PrepareStreams() {
   // open() gives the lowest free number, which is that of a closed stream. Writing to a read-only file fails.
@@ -46,6 +53,15 @@ void PrintMessageRaw(std::string_view text) noexcept {
   std::clearerr(stderr);
 }
 
-void PrintNote(const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); }
+void PrintNote(const std::string& text) {
+  if (!notes_silenced) PrintMessage("qkv: {}\n", EscapedText{text});
+}
+
+void SilenceNotes() { notes_silenced = true; }
+
+bool CanOverwriteLines() {
+  const char* const terminal = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
 
 }  // namespace qkv::cli

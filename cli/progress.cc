@@ -1,7 +1,6 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,7 +21,7 @@ Progress* shown_progress = nullptr;
 }  // namespace
 
 Progress::Progress(int64_t total, std::string unit, bool quiet)
-    : total_(total), unit_(std::move(unit)), shown_(!quiet && total > 1 && ::isatty(STDERR_FILENO) == 1) {
+    : total_(total), unit_(std::move(unit)), shown_(!quiet && total > 1 && CanOverwriteLines()) {
   if (shown_) shown_progress = this;
 }
 

@@ -43,6 +43,7 @@ train::TrainConfig MakeConfig(const TrainOptions& options, const fs::path& folde
     train::RequireSameRun(train::Resolve(begun), config);
     return config;
   }
+  if (options.resume && speaks) PrintMessage("qkv: there is no run {} yet: a new one begins\n", options.output);
   ChoosePreset(data, speaks, &given);
   return train::Resolve(given);
 }

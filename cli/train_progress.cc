@@ -22,6 +22,9 @@ namespace {
 // Smooth enough for the eye.
 constexpr std::chrono::milliseconds kBetweenLines{100};
 
+// The report of a step that the estimate of the whole time is taken from.
+constexpr int64_t kFirstEstimate = 3;
+
 volatile sig_atomic_t stop_signal = 0;
 std::string_view stop_message;  // NOLINT: a signal handler can only read globals
 
@@ -42,7 +45,7 @@ void StopOnSignals(bool says) {
   static constexpr std::string_view kMessage =
       "\r\x1b[Kqkv: stopping: what was trained is saved after this step; a second signal ends at once\n";
   constexpr size_t kLine = 4;  // length of the sequence that clears the overwritten line
-  stop_message = !says ? std::string_view() : ::isatty(STDERR_FILENO) == 1 ? kMessage : kMessage.substr(kLine);
+  stop_message = !says ? std::string_view() : CanOverwriteLines() ? kMessage : kMessage.substr(kLine);
   struct sigaction action {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
@@ -95,9 +98,7 @@ std::string Duration(double seconds) {
 }
 
 TrainProgress::TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many)
-    : folder_(folder),
-      shown_(!quiet && ::isatty(STDERR_FILENO) == 1),
-      of_many_(of_many.empty() ? of_many : of_many + "  ") {}
+    : folder_(folder), shown_(!quiet && CanOverwriteLines()), of_many_(of_many.empty() ? of_many : of_many + "  ") {}
 
 void TrainProgress::DrawMaps(MapImages images) { maps_.emplace(folder_ / "maps", std::move(images)); }
 
@@ -120,6 +121,11 @@ void TrainProgress::Say(const std::string& text) {
 }
 
 void TrainProgress::Step(const train::StepReport& r) {
+  // The first step is slower than the others: memory is touched for the first time.
+  if (++reports_ == kFirstEstimate && of_many_.empty()) {
+    Say(fmt::format("{} steps in all, about {} left at {:.0f} {}/s", r.steps, Duration(r.seconds_left),
+                    r.rows_per_second, r.unit));
+  }
   OverwriteLine(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
                             r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
                             Duration(r.seconds_left)));

@@ -57,6 +57,7 @@ class TrainProgress {
   const std::string of_many_;
   std::optional<TrainMaps> maps_;
   Clock::time_point drawn_{};
+  int64_t reports_ = 0;  // of steps
 };
 
 }  // namespace qkv::cli

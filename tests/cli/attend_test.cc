@@ -209,5 +209,19 @@ TEST(Attend, SaysWhatItRefuses) {
   }
 }
 
+// Photos of the same name in two folders are usual: maps/ then has these folders.
+TEST(Attend, MirrorsFoldersWhereNamesRepeat) {
+  const TemporaryFolder folder;
+  for (const char* name : {"in/a/x.png", "in/b/x.png", "in/b/c/y.png"}) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    std::filesystem::copy_file(Digits() + "/8-black.png", folder / name);
+  }
+  const CommandOutput said = Qkv("attend -o " + (folder / "maps").string() + "/ " + (folder / "in").string());
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const char* name : {"maps/a/x.png", "maps/b/x.png", "maps/b/c/y.png"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace qkv

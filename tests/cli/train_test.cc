@@ -236,6 +236,14 @@ TEST_F(Train, ContinuesFromACheckpoint) {
 }
 
 // DINOv2 as published: positions for a larger image than its preprocessing makes.
+TEST_F(Train, SaysHowLongItTakesAndThatARunIsNew) {
+  const CommandOutput said = Qkv(Arguments("typo", "--steps 5 --resume"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "there is no run " + Path("typo") + " yet: a new one begins")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "5 steps in all, about ")) << said.err;
+  EXPECT_FALSE(Contains(Qkv(Arguments("typo", "--steps 6 --resume")).err, "a new one begins"));
+}
+
 TEST_F(Train, TakesTheSizeOfThePreprocessing) {
   const fs::path model = folder_ / "dinov2";
   fs::create_directories(model);

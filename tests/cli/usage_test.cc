@@ -26,6 +26,26 @@ TEST(Usage, NamesAWordThatIsNotUnderstood) {
   EXPECT_EQ(Qkv("--version").exit_code, 0);
 }
 
+TEST(Usage, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(Qkv("help classify").out, Qkv("classify --help").out);
+  EXPECT_EQ(Qkv("help qk inspect").out, Qkv("qk inspect --help").out);
+  EXPECT_EQ(Qkv("help").out, Qkv("--help").out);
+  for (const char* version : {"-V", "version"}) EXPECT_EQ(Qkv(version).out, Qkv("--version").out);
+}
+
+TEST(Usage, QuietSilencesNotesAndKeepsErrors) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "broken.png", "no image");
+  std::filesystem::copy(Golden("hf_vit"), folder / "model");
+  std::filesystem::remove(folder / "model/preprocessor_config.json");
+  const std::string arguments =
+      "classify -m " + (folder / "model").string() + " " + Digits() + " " + (folder / "broken.png").string();
+  EXPECT_TRUE(Contains(Qkv(arguments).err, "preprocess")) << Qkv(arguments).err;
+  const CommandOutput quiet = Qkv(arguments + " -q");
+  EXPECT_FALSE(Contains(quiet.err, "preprocess")) << quiet.err;
+  EXPECT_TRUE(Contains(quiet.err, "broken.png")) << quiet.err;
+}
+
 TEST(Usage, AnOptionIsNamedOnce) {
   for (const char* arguments :
        {"train x -o y --preset nope", "train x -o y --width x", "ablate x -o y --preset nope"}) {
