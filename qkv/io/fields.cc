@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "qkv/core/error.h"
@@ -106,18 +108,37 @@ void RequireKnown(std::span<const Setting> settings) {
   Require(keys.empty(), "settings that qkv does not know: {}; take them out, or leave out --strict", keys);
 }
 
-// Keys that were read, with their paths.
+// What was read of an object, or of all the objects in a list.
 struct Fields::Record {
-  std::set<std::string, std::less<>> read;
+  std::string where;
+  std::set<std::string, std::less<>> read = {};
+  std::map<std::string, std::shared_ptr<Record>, std::less<>> within = {};
+  bool items = false;  // of the objects in a list or an object
+
+  // Appends the keys of `objects`, each once. `path`: in front of them, "" or "rope_parameters.".
+  void Settle(std::span<const Json* const> objects, const std::string& file, const std::string& path,
+              std::initializer_list<std::span<const KnownKey>> known, std::vector<Setting>* settings) const;
 };
 
 Fields::Fields(const Json& object, std::string where)
-    : object_(&object), where_(std::move(where)), record_(std::make_shared<Record>()) {
-  Require(object.is_object(), "{}: expected a JSON object, got {}", where_, object.type_name());
+    : Fields(object, std::make_shared<Record>(Record{.where = std::move(where)})) {}
+
+Fields::Fields(const Json& object, std::shared_ptr<Record> record) : object_(&object), record_(std::move(record)) {
+  Require(object.is_object(), "{}: expected a JSON object, got {}", where(), object.type_name());
+}
+
+const std::string& Fields::where() const { return record_->where; }
+
+std::shared_ptr<Fields::Record> Fields::Within(std::string_view key) const {
+  const auto found = record_->within.find(key);
+  if (found != record_->within.end()) return found->second;
+  auto record = std::make_shared<Record>(Record{.where = fmt::format("{}: {}", where(), key)});
+  return record_->within.emplace(key, std::move(record)).first->second;
 }
 
 const Json* Fields::Find(std::string_view key) const {
-  record_->read.insert(path_ + std::string(key));
+  // A file may have many objects with the same keys.
+  if (record_->read.find(key) == record_->read.end()) record_->read.emplace(key);
   const auto found = object_->find(key);
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
@@ -126,34 +147,48 @@ bool Fields::Has(std::string_view key) const { return Find(key) != nullptr; }
 
 int64_t Fields::Int(std::string_view key, int64_t otherwise) const {
   const Json* value = Find(key);
-  return value ? AsInt(*value, where_, key) : otherwise;
+  return value ? AsInt(*value, where(), key) : otherwise;
 }
 
-int64_t Fields::RequiredInt(std::string_view key) const {
-  Require(Has(key), "{}: \"{}\" is missing", where_, key);
-  return Int(key, 0);
+const Json& Fields::Required(std::string_view key) const {
+  const Json* value = Find(key);
+  Require(value != nullptr, "{}: \"{}\" is missing", where(), key);
+  return *value;
+}
+
+int64_t Fields::RequiredInt(std::string_view key) const { return AsInt(Required(key), where(), key); }
+
+std::string Fields::RequiredString(std::string_view key) const {
+  Required(key);
+  return String(key, {});
+}
+
+const Json& Fields::List(std::string_view key) const {
+  const Json& value = Required(key);
+  Require(value.is_array(), "{}: \"{}\" is {}, expected a list", where(), key, value.type_name());
+  return value;
 }
 
 double Fields::Number(std::string_view key, double otherwise) const {
   const Json* value = Find(key);
   if (!value) return otherwise;
-  Require(value->is_number(), "{}: \"{}\" is {}, expected a number", where_, key, value->type_name());
+  Require(value->is_number(), "{}: \"{}\" is {}, expected a number", where(), key, value->type_name());
   const auto number = value->get<double>();
-  Require(std::abs(number) <= kMaxNumber, "{}: \"{}\" is {}, which is out of all proportion", where_, key, number);
+  Require(std::abs(number) <= kMaxNumber, "{}: \"{}\" is {}, which is out of all proportion", where(), key, number);
   return number;
 }
 
 bool Fields::Bool(std::string_view key, bool otherwise) const {
   const Json* value = Find(key);
   if (!value) return otherwise;
-  Require(value->is_boolean(), "{}: \"{}\" is {}, expected true or false", where_, key, value->type_name());
+  Require(value->is_boolean(), "{}: \"{}\" is {}, expected true or false", where(), key, value->type_name());
   return value->get<bool>();
 }
 
 std::string Fields::String(std::string_view key, const std::string& otherwise) const {
   const Json* value = Find(key);
   if (!value) return otherwise;
-  Require(value->is_string(), "{}: \"{}\" is {}, expected a string", where_, key, value->type_name());
+  Require(value->is_string(), "{}: \"{}\" is {}, expected a string", where(), key, value->type_name());
   return value->get<std::string>();
 }
 
@@ -161,19 +196,22 @@ std::pair<int64_t, int64_t> Fields::Size(std::string_view key, std::pair<int64_t
   const Json* value = Find(key);
   if (!value) return otherwise;
   if (value->is_array()) {
-    Require(value->size() == 2, "{}: \"{}\" has {} entries, expected height and width", where_, key, value->size());
-    return {AsInt((*value)[0], where_, key), AsInt((*value)[1], where_, key)};
+    Require(value->size() == 2, "{}: \"{}\" has {} entries, expected height and width", where(), key, value->size());
+    return {AsInt((*value)[0], where(), key), AsInt((*value)[1], where(), key)};
   }
-  const int64_t side = AsInt(*value, where_, key);
+  const int64_t side = AsInt(*value, where(), key);
   return {side, side};
 }
 
 Fields Fields::Object(std::string_view key) const {
   const Json* value = Find(key);
-  Fields object(value ? *value : kEmpty, fmt::format("{}: {}", where_, key));
-  object.record_ = record_;
-  object.path_ = fmt::format("{}{}.", path_, key);
-  return object;
+  return {value ? *value : kEmpty, Within(key)};
+}
+
+Fields Fields::Item(std::string_view key, const Json& value) const {
+  std::shared_ptr<Record> record = Within(key);
+  record->items = true;
+  return {value, std::move(record)};
 }
 
 const Json& Fields::Value(std::string_view key) const {
@@ -181,44 +219,68 @@ const Json& Fields::Value(std::string_view key) const {
   return value ? *value : kNull;
 }
 
-Fields Fields::With(const Json& object) const {
-  Fields fields(object, where_);
-  fields.record_ = record_;
-  fields.path_ = path_;
-  return fields;
+Fields Fields::With(const Json& object) const { return {object, record_}; }
+
+namespace {
+
+// values: of one key in all the objects that share a record. row: nullptr if nobody knows it.
+Setting SettleKey(const std::string& file, const std::string& name, std::span<const Json* const> values, bool is_read,
+                  const KnownKey* row) {
+  Setting setting{.file = file, .key = name, .value = Shown(*values.front())};
+  if (is_read) return setting;
+  if (row == nullptr) {
+    // What begins so is a library's own note.
+    const bool is_note = name.substr(name.rfind('.') + 1).starts_with('_');
+    setting.use = is_note ? Setting::Use::kNoEffect : Setting::Use::kUnknown;
+  } else if (row->neutral.empty()) {
+    setting.use = Setting::Use::kNoEffect;
+  } else {
+    for (const Json* value : values) {
+      Require(IsNeutral(*value, row->neutral),
+              "{}: {} is {}, which qkv does not do: only {} gives the answers of the original here{}{}", file,
+              Quoted(name), Shown(*value), Alternatives(row->neutral), row->advice.empty() ? "" : "; ", row->advice);
+    }
+    setting.use = Setting::Use::kNeutral;
+  }
+  return setting;
+}
+
+}  // namespace
+
+void Fields::Record::Settle(std::span<const Json* const> objects, const std::string& file, const std::string& path,
+                            std::initializer_list<std::span<const KnownKey>> known,
+                            std::vector<Setting>* settings) const {
+  std::map<std::string_view, std::vector<const Json*>> values;
+  for (const Json* object : objects) {
+    for (const auto& [key, value] : object->get_ref<const Json::object_t&>()) values[key].push_back(&value);
+  }
+  for (const auto& [key, all] : values) {
+    const std::string name = path + std::string(key);
+    const auto inner = within.find(key);
+    // Of an object whose own keys were read, each key stands for itself.
+    std::vector<const Json*> own;
+    if (inner != within.end() && !inner->second->read.empty()) {
+      for (const Json* value : all) {
+        if (!inner->second->items) {
+          if (value->is_object()) own.push_back(value);
+        } else if (value->is_structured()) {
+          for (const Json& item : *value) {
+            if (item.is_object()) own.push_back(&item);
+          }
+        }
+      }
+    }
+    if (own.empty()) {
+      settings->push_back(SettleKey(file, name, all, read.find(key) != read.end(), FindKnown(known, name)));
+    } else {
+      inner->second->Settle(own, file, name + ".", known, settings);
+    }
+  }
 }
 
 std::vector<Setting> Fields::Settle(std::initializer_list<std::span<const KnownKey>> known) const {
   std::vector<Setting> settings;
-  // Of an object whose own keys were read, each key stands for itself.
-  const auto settle = [&](const auto& self, const Json& object, const std::string& path) -> void {
-    for (const auto& [key, value] : object.items()) {
-      const std::string name = path + key;
-      const bool read = record_->read.contains(path_ + name);
-      const auto within = record_->read.lower_bound(path_ + name + ".");
-      if (value.is_object() && within != record_->read.end() && within->starts_with(path_ + name + ".")) {
-        self(self, value, name + ".");
-        continue;
-      }
-      Setting setting{.file = where_, .key = name, .value = Shown(value)};
-      const KnownKey* const row = FindKnown(known, name);
-      if (read) {
-        setting.use = Setting::Use::kUsed;
-      } else if (row == nullptr) {
-        // What begins so is a library's own note.
-        setting.use = key.starts_with('_') ? Setting::Use::kNoEffect : Setting::Use::kUnknown;
-      } else if (row->neutral.empty()) {
-        setting.use = Setting::Use::kNoEffect;
-      } else {
-        Require(IsNeutral(value, row->neutral),
-                "{}: {} is {}, which qkv does not do: only {} gives the answers of the original here", where_,
-                Quoted(name), setting.value, Alternatives(row->neutral));
-        setting.use = Setting::Use::kNeutral;
-      }
-      settings.push_back(std::move(setting));
-    }
-  };
-  settle(settle, *object_, "");
+  record_->Settle(std::array{object_}, where(), "", known, &settings);
   return settings;
 }
 

@@ -21,6 +21,7 @@ struct KnownKey {
   /// Values with which the answer is what it would be without the key, as JSON, separated by '|': "false|0". Empty: the
   /// key has no effect on the answer. null is always such a value.
   std::string_view neutral = {};
+  std::string_view advice = {};  // in the error for other values: what to do
 };
 
 /// A key of a file, and what was done with it.
@@ -59,17 +60,25 @@ class Fields {
   std::string String(std::string_view key, const std::string& otherwise) const;
   /// A number, or two as [height, width].
   std::pair<int64_t, int64_t> Size(std::string_view key, std::pair<int64_t, int64_t> otherwise) const;
-  /// Throws Error if the key is missing.
+  /// These throw Error if the key is missing.
   int64_t RequiredInt(std::string_view key) const;
+  std::string RequiredString(std::string_view key) const;
+  const Json& List(std::string_view key) const;
+  const Json& Required(std::string_view key) const;
   /// The object under this key, or an empty one.
   Fields Object(std::string_view key) const;
-  /// Whatever is under this key; null if it is absent.
+  /// One of the objects in the list or the object under this key. They share what was read, and `Settle` lists each of
+  /// their keys once. Throws Error unless it is an object.
+  Fields Item(std::string_view key, const Json& value) const;
+  /// Whatever is under this key; nullptr if it is absent or null.
+  const Json* Find(std::string_view key) const;
+  /// The same; null if it is absent.
   const Json& Value(std::string_view key) const;
   /// The same file, some of whose values a reader has put in the place of others. `object` outlives the result.
   Fields With(const Json& object) const;
 
   const Json& json() const { return *object_; }
-  const std::string& where() const { return where_; }
+  const std::string& where() const;
 
   /// Once the object has been read: every key of it. Throws Error that names a known key with a value that would have
   /// an effect.
@@ -77,12 +86,11 @@ class Fields {
 
  private:
   struct Record;
-  const Json* Find(std::string_view key) const;
+  Fields(const Json& object, std::shared_ptr<Record> record);
+  std::shared_ptr<Record> Within(std::string_view key) const;
 
   const Json* object_;
-  std::string where_;
   std::shared_ptr<Record> record_;
-  std::string path_;  // of this object in the file: "" or "rope_parameters."
 };
 
 }  // namespace qkv::io

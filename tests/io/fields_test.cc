@@ -86,6 +86,45 @@ TEST(Fields, CopiesAndChangedOnesRememberTogether) {
   EXPECT_EQ(UsesOf(fields.Object("c")), (std::map<std::string, Use>{{"d", Use::kUsed}}));
 }
 
+TEST(Fields, ObjectsOfAListAreSettledTogether) {
+  Json json = Json::parse(R"({"steps": [], "named": {}, "mixed": ["a", {"content": "b", "odd": 1}], "empty": []})");
+  constexpr int kMany = 1000;
+  for (int i = 0; i < kMany; ++i) {
+    json["steps"].push_back({{"type", "x"}, {"scale", 1}});
+    json["named"][std::to_string(i)] = {{"content", "x"}};
+  }
+  json["steps"][kMany - 1]["mystery"] = true;
+  const Fields fields(json, "tokenizer.json");
+  for (const Json& step : fields.List("steps")) fields.Item("steps", step).String("type", "");
+  for (const Json& token : fields.Value("named")) EXPECT_EQ(fields.Item("named", token).String("content", ""), "x");
+  EXPECT_EQ(fields.Item("mixed", fields.List("mixed")[1]).RequiredString("content"), "b");
+  EXPECT_TRUE(fields.List("empty").empty());
+  EXPECT_EQ(UsesOf(fields), (std::map<std::string, Use>{{"steps.type", Use::kUsed},
+                                                        {"steps.scale", Use::kNeutral},
+                                                        {"steps.mystery", Use::kUnknown},
+                                                        {"named.content", Use::kUsed},
+                                                        {"mixed.content", Use::kUsed},
+                                                        {"mixed.odd", Use::kUnknown},
+                                                        {"empty", Use::kUsed}}));
+  EXPECT_EQ(fields.Settle({kKnown}).size(), 7u);  // once, not once an element
+  json["steps"][kMany / 2]["scale"] = 2;          // any element counts
+  EXPECT_NE(ErrorMessage([&] { fields.Settle({kKnown}); }).find("\"steps.scale\" is 2"), std::string::npos);
+}
+
+TEST(Fields, RequireKeysAndSayWhatToDo) {
+  const Json json = Json::parse(R"({"name": 5, "list": {}, "gone": null, "step": {"deep": "x"}, "sampled": true})");
+  const Fields fields(json, "t.json");
+  EXPECT_EQ(ErrorMessage([&] { fields.RequiredString("gone"); }), "t.json: \"gone\" is missing");
+  EXPECT_NE(ErrorMessage([&] { fields.RequiredString("name"); }).find("\"name\" is"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { fields.List("list"); }).find("expected a list"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { fields.Item("list", json["name"]); }).find("t.json: list: expected a JSON object"),
+            std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { fields.Object("step").RequiredInt("deep"); }).find("t.json: step: \"deep\""),
+            std::string::npos);
+  constexpr KnownKey kAdvised[] = {{"sampled", "false", "save it without"}};
+  EXPECT_TRUE(ErrorMessage([&] { fields.Settle({kAdvised}); }).ends_with("here; save it without"));
+}
+
 TEST(Fields, CutLongValuesAndLists) {
   Json json = {{"long", std::string(1000, 'x')}, {"list", Json::array()}};
   for (int i = 0; i < 1000; ++i) json["list"].push_back(i);
