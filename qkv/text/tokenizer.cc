@@ -389,6 +389,8 @@ std::optional<int64_t> Tokenizer::model_max_length() const { return state_->part
 
 bool Tokenizer::truncates_left() const { return state_->parts.truncates_left; }
 
+const std::vector<io::Setting>& Tokenizer::settings() const { return state_->parts.settings; }
+
 const std::string& Tokenizer::description() const { return state_->parts.description; }
 
 bool Tokenizer::MayChange(std::string_view text) const {
@@ -440,8 +442,9 @@ std::string StreamingDecoder::Finish() {
 }
 
 Tokenizer Tokenizer::FromJson(std::string_view json, std::string_view where) {
-  return Tokenizer(MakeTokenizer(io::ParseJson(json, where), TokenizerKind::kBackend, {}, /*has_json=*/true,
-                                 /*pieces=*/{}, where));
+  const io::Json parsed = io::ParseJson(json, where);
+  return Tokenizer(MakeTokenizer(io::Fields(parsed, std::string(where)), TokenizerKind::kBackend, {}, /*has_json=*/true,
+                                 /*pieces=*/{}));
 }
 
 Tokenizer Tokenizer::FromSentencePiece(std::string_view bytes, std::string_view where) {

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/io/fields.h"
+
 namespace qkv::text {
 
 struct TokenizerParts;
@@ -93,6 +95,8 @@ class Tokenizer {
   std::optional<int64_t> model_max_length() const;
   /// True if a text that is too long loses its beginning (truncation_side of tokenizer_config.json), not its end.
   bool truncates_left() const;
+  /// What was done with each key of its files.
+  const std::vector<io::Setting>& settings() const;
   /// The model and where it comes from: "BPE (tokenizer.json)".
   const std::string& description() const;
 

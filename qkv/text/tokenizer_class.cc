@@ -269,37 +269,30 @@ void ApplySettings(TokenizerKind kind, const TokenizerSettings& settings, io::Js
 }
 
 // SentencePiece's map of characters, which is all that T5 and XLM-RoBERTa keep of a normalizer. Null: none.
-io::Json PrecompiledOf(const io::Json& json) {
-  const auto found = json.find("normalizer");
-  if (found == json.end() || !found->is_object()) return nullptr;
+io::Json PrecompiledOf(const io::Json& normalizer) {
+  if (!normalizer.is_object()) return nullptr;
   const auto is_map = [](const io::Json& step) { return step.is_object() && step.value("type", "") == "Precompiled"; };
-  if (is_map(*found)) return *found;
-  const auto steps = found->find("normalizers");
-  if (steps == found->end() || !steps->is_array()) return nullptr;
+  if (is_map(normalizer)) return normalizer;
+  const auto steps = normalizer.find("normalizers");
+  if (steps == normalizer.end() || !steps->is_array()) return nullptr;
   const auto map = std::ranges::find_if(*steps, is_map);
   return map == steps->end() ? io::Json(nullptr) : *map;
 }
 
-// Leaves the vocabulary, the post-processor, truncation and padding of `json`; all else is the class's.
-void Rebuild(const TokenizerClass& type, const TokenizerSettings& settings, std::string_view where, io::Json* json) {
-  Require(json->contains("model"), "{}: no tokenizer.json: it has no \"model\"", where);
-  io::Json& model = (*json)["model"];
-  const std::string name = ModelTypeOf(JsonFields(model, fmt::format("{}: model", where)));
+// The steps of a class, in the place of those of `file`.
+io::Json MakeSteps(const TokenizerClass& type, const TokenizerSettings& settings, const io::Fields& file) {
+  Require(file.Has("model"), "{}: no tokenizer.json: it has no \"model\"", file.where());
+  const std::string name = ModelTypeOf(file.Object("model"));
   Require(name == type.model,
           "{}: tokenizer_class \"{}\" makes a {} tokenizer, and {} has a {} vocabulary; set tokenizer_class to "
           "\"TokenizersBackend\" if the file alone counts",
-          settings.where, StatedClass(settings), type.model, where, name);
+          settings.where, StatedClass(settings), type.model, file.where(), name);
   io::Json steps = io::Json::parse(StepsOf(type.kind));
   ApplySettings(type.kind, settings, &steps);
   if (type.model == "Unigram") {
-    if (io::Json map = PrecompiledOf(*json); !map.is_null()) steps["normalizer"] = std::move(map);
+    if (io::Json map = PrecompiledOf(file.Value("normalizer")); !map.is_null()) steps["normalizer"] = std::move(map);
   }
-  steps["model"]["vocab"] = std::move(model["vocab"]);
-  if (type.model == "BPE") steps["model"]["merges"] = std::move(model["merges"]);
-  for (const char* kept : {"post_processor", "truncation", "padding"}) {
-    if (json->contains(kept)) steps[kept] = std::move((*json)[kept]);
-  }
-  *json = std::move(steps);
+  return steps;
 }
 
 // extra_special_tokens, or else what the class adds by itself.
@@ -381,6 +374,7 @@ TokenizerSettings WithMpnetMask(TokenizerSettings settings) {
 
 void FinishTokenizer(const TokenizerClass& type, const TokenizerSettings& settings, bool has_processor,
                      TokenizerParts* parts) {
+  parts->settings = settings.settings;
   SetSpecialIds(type, settings, parts);
   SetFrame(type, settings, has_processor, parts);
   const bool is_bpe = parts->description.starts_with("BPE") || parts->description.starts_with("SentencePiece BPE");
@@ -396,12 +390,15 @@ void FinishTokenizer(const TokenizerClass& type, const TokenizerSettings& settin
   if (parts->special.padding) padding.id = *parts->special.padding;
 }
 
-TokenizerParts MakeTokenizer(io::Json json, TokenizerKind kind, const TokenizerSettings& settings, bool has_json,
-                             const std::optional<std::vector<StatedToken>>& pieces, std::string_view where) {
-  const TokenizerClass& type = ClassOf(kind == kBertSteps && !has_json ? kBert : kind);
-  if (!type.model.empty()) Rebuild(type, settings, where, &json);
-  const bool has_processor = json.contains("post_processor") && !json["post_processor"].is_null();
-  TokenizerParts parts = ReadTokenizerJson(json, where);
+TokenizerParts MakeTokenizer(const io::Fields& file, TokenizerKind kind, const TokenizerSettings& settings,
+                             bool has_json, const std::optional<std::vector<StatedToken>>& pieces) {
+  TokenizerClass type = ClassOf(kind == kBertSteps && !has_json ? kBert : kind);
+  // transformers' class takes the token of the file's padding where neither settings nor class have one.
+  const std::string padding = settings.found ? file.Object("padding").String("pad_token", "") : "";
+  if (type.tokens[kPadding].empty()) type.tokens[kPadding] = padding;
+  const bool is_rebuilt = !type.model.empty();
+  const io::Json steps = is_rebuilt ? MakeSteps(type, settings, file) : io::Json();
+  TokenizerParts parts = ReadTokenizerJson(file, is_rebuilt ? io::Fields(steps, file.where()) : file);
   if (!has_json) parts.description += fmt::format(", {}", type.label);
   if (kind == kClip) {
     parts.decoders.push_back(DecodeReplace("</w>", " "));
@@ -410,7 +407,10 @@ TokenizerParts MakeTokenizer(io::Json json, TokenizerKind kind, const TokenizerS
   AddConfiguredTokens(kind == kMpnet ? WithMpnetMask(settings) : settings, type.tokens,
                       ExtraTokens(kind, settings, pieces), &parts);
   if (kind == kQwen2) AddSpecialTokensAgain(settings, type.tokens, ExtraTokens(kind, settings, pieces), &parts);
-  FinishTokenizer(type, settings, has_processor, &parts);
+  FinishTokenizer(type, settings, file.Has("post_processor"), &parts);
+  if (has_json) {
+    for (io::Setting& setting : SettleTokenizerJson(file, is_rebuilt)) parts.settings.push_back(std::move(setting));
+  }
   return parts;
 }
 

@@ -31,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/text/tokenizer_parts.h"
 #include "qkv/text/tokenizer_settings.h"
@@ -76,13 +77,13 @@ const TokenizerClass& ClassOf(TokenizerKind kind);
 std::string_view StatedClass(const TokenizerSettings& settings);
 
 /// The type of a tokenizer.json's model; older files do not state it.
-std::string ModelTypeOf(const JsonFields& model);
+std::string ModelTypeOf(const io::Fields& model);
 
 /// Makes a tokenizer of the form of tokenizer.json: of one, or of the vocabulary of older files (`has_json` false).
 /// `pieces`: the control and user-defined pieces of a SentencePiece model, which are extra tokens unless others are
 /// stated. Throws Error if the class does not fit the vocabulary.
-TokenizerParts MakeTokenizer(io::Json json, TokenizerKind kind, const TokenizerSettings& settings, bool has_json,
-                             const std::optional<std::vector<StatedToken>>& pieces, std::string_view where);
+TokenizerParts MakeTokenizer(const io::Fields& file, TokenizerKind kind, const TokenizerSettings& settings,
+                             bool has_json, const std::optional<std::vector<StatedToken>>& pieces);
 
 /// The rest of the rule, once the tokens are added: ids of named tokens, what surrounds a text, sides, lengths.
 void FinishTokenizer(const TokenizerClass& type, const TokenizerSettings& settings, bool has_processor,

@@ -21,13 +21,12 @@ constexpr size_t kMaxVocabTxtBytes = size_t{16} << 20;
 using Path = std::filesystem::path;
 
 // The added tokens of a tokenizer.json with the ids that it states.
-std::vector<std::pair<int64_t, AddedToken>> StatedTokensOf(const io::Json& json, const std::string& where) {
+std::vector<std::pair<int64_t, AddedToken>> StatedTokensOf(const io::Fields& file) {
   std::vector<std::pair<int64_t, AddedToken>> tokens;
-  if (!json.is_object()) return tokens;
-  const io::Json* added = JsonFields(json, where).Find("added_tokens");
-  for (const io::Json& entry : added != nullptr && added->is_array() ? *added : io::Json::array()) {
-    const JsonFields fields(entry, where + ": added_tokens");
-    tokens.emplace_back(fields.Number("id", 0), ReadAddedToken(fields, /*special=*/false));
+  if (!file.Has("added_tokens")) return tokens;
+  for (const io::Json& entry : file.List("added_tokens")) {
+    const io::Fields fields = file.Item("added_tokens", entry);
+    tokens.emplace_back(fields.Int("id", 0), ReadAddedToken(fields, /*special=*/false));
   }
   return tokens;
 }
@@ -97,9 +96,9 @@ struct Files {
 };
 
 TokenizerParts OpenJson(const Files& files, const Path& path, bool target) {
-  io::Json json = io::ReadJson(path);
-  const TokenizerSettings settings =
-      ReadTokenizerSettings(files.folder(), /*has_json=*/true, StatedTokensOf(json, path.native()));
+  const io::Json json = io::ReadJson(path);
+  const io::Fields file(json, path.native());
+  const TokenizerSettings settings = ReadTokenizerSettings(files.folder(), /*has_json=*/true, StatedTokensOf(file));
   const TokenizerKind kind = KindOf(settings, &json);
   // Python's classes do not read it.
   if (kind == TokenizerKind::kMarian && files.Find("source.spm"))
@@ -111,8 +110,8 @@ TokenizerParts OpenJson(const Files& files, const Path& path, bool target) {
     return parts;
   }
   const bool is_python = kind == TokenizerKind::kMarian || kind == TokenizerKind::kSiglip;
-  TokenizerParts parts = MakeTokenizer(std::move(json), is_python ? TokenizerKind::kBackend : kind, settings,
-                                       /*has_json=*/true, /*pieces=*/std::nullopt, path.native());
+  TokenizerParts parts = MakeTokenizer(file, is_python ? TokenizerKind::kBackend : kind, settings, /*has_json=*/true,
+                                       /*pieces=*/std::nullopt);
   parts.description += " (tokenizer.json)";
   return parts;
 }
@@ -133,8 +132,8 @@ std::optional<TokenizerParts> OpenOlder(const Files& files, bool target) {
   const TokenizerSettings settings = ReadTokenizerSettings(folder, /*has_json=*/false, {});
   const TokenizerKind kind = KindOf(settings, nullptr);
   if (files.is_folder && files.Find("source.spm")) return OpenMarian(folder, kind, settings, target);
-  const auto make = [&](io::Json json, TokenizerKind of, const std::string& where) {
-    return MakeTokenizer(std::move(json), of, settings, /*has_json=*/false, /*pieces=*/std::nullopt, where);
+  const auto make = [&](const io::Json& json, TokenizerKind of, const std::string& where) {
+    return MakeTokenizer(io::Fields(json, where), of, settings, /*has_json=*/false, /*pieces=*/std::nullopt);
   };
   TokenizerParts parts;
   std::string_view names;

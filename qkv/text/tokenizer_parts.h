@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/text/added_tokens.h"
 #include "qkv/text/decoder.h"
-#include "qkv/text/json_fields.h"
 #include "qkv/text/pieces.h"
 #include "qkv/text/subword_model.h"
 #include "qkv/text/tokenizer.h"
@@ -66,10 +66,15 @@ struct TokenizerParts {
   PaddingSettings padding_on_request;      // id and side if the caller wants padding
   std::optional<int64_t> model_max_length;
   SpecialIds special;
+  std::vector<io::Setting> settings;  // what was done with each key of the files
 };
 
-/// A tokenizer.json; `where` names it in errors.
-TokenizerParts ReadTokenizerJson(const io::Json& json, std::string_view where);
+/// A tokenizer.json. `steps` has the model's options, the steps and the added tokens: the file, or what its class puts
+/// in their place.
+TokenizerParts ReadTokenizerJson(const io::Fields& file, const io::Fields& steps);
+/// What was done with each key of it. `is_rebuilt`: the steps are a class's own. Throws Error for keys that it must not
+/// have.
+std::vector<io::Setting> SettleTokenizerJson(const io::Fields& file, bool is_rebuilt);
 /// The vocabulary of vocab.json and the lines of merges.txt, in the form of tokenizer.json.
 io::Json VocabularyOfMerges(io::Json vocab, std::string_view merges, std::string_view where);
 /// The same of vocab.txt: a token a line, whose number is its id.
@@ -106,7 +111,7 @@ void AddPythonTokens(const TokenizerSettings& settings, std::span<const std::str
                      const std::vector<StatedToken>& extra, TokenizerParts* parts);
 
 /// An entry of added_tokens; `special`: unless it says otherwise.
-AddedToken ReadAddedToken(const JsonFields& fields, bool special);
+AddedToken ReadAddedToken(const io::Fields& fields, bool special);
 
 /// Tokens and ids of a JSON object. Throws Error for an id that is none.
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);

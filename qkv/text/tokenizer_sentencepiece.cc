@@ -292,8 +292,9 @@ TokenizerParts ReadSentencePieceFolder(std::string_view bytes, TokenizerKind kin
   SentencePieceModel model = ParseSentencePiece(bytes, where);
   if (kind == kUnstated || kind == kBackend) return MakeBackend(std::move(model), settings, where);
   if (kind == kSiglip) return MakeSiglip(model, settings, where);
-  return MakeTokenizer(VocabularyOf(model, kind, settings, where), kind, settings, /*has_json=*/false,
-                       AddedPieces(model, /*user_defined=*/true), where);
+  const io::Json vocabulary = VocabularyOf(model, kind, settings, where);
+  return MakeTokenizer(io::Fields(vocabulary, std::string(where)), kind, settings, /*has_json=*/false,
+                       AddedPieces(model, /*user_defined=*/true));
 }
 
 }  // namespace qkv::text

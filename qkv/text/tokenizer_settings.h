@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkv/io/fields.h"
 #include "qkv/text/added_tokens.h"
 
 namespace qkv::text {
@@ -21,62 +22,58 @@ inline constexpr std::array<std::string_view, 7> kNamedTokens = {"bos_token", "e
                                                                  "pad_token", "cls_token", "mask_token"};
 enum NamedTokenIndex : size_t { kBegin, kEnd, kUnknown, kSeparate, kPadding, kClassify, kMask };
 
-/// Keys of tokenizer_config.json and special_tokens_map.json that no id and no decoded text depends on.
-inline constexpr std::string_view kTokenizerKeysOfNoEffect[] = {
-    "_name_or_path",
-    "auto_map",
-    "backend",
-    "chat_control_tokens",
-    "chat_template",
-    "device_map",
-    "do_basic_tokenize",
-    "errors",
-    "files_loaded",
-    "from_slow",
-    "image_processor_type",
-    "is_local",
-    "keep_accents",
-    "language",
-    "local_files_only",
-    "max_length",
-    "merges_file",
-    "model_input_names",
-    "name_or_path",
-    "never_split",
-    "pad_to_multiple_of",
-    "pad_token_type_id",
-    "processor_class",
-    "remove_space",
-    "response_schema",
-    "response_template",
-    "revision",
-    "source_lang",
-    "spaces_between_special_tokens",
-    "special_tokens_map_file",
-    "stride",
-    "target_lang",
-    "target_vocab_file",
-    "tokenizer_file",
-    "torch_dtype",
-    "trim_offsets",
-    "truncation_strategy",
-    "trust_remote_code",
-    "use_default_system_prompt",
-    "use_fast",
-    "verbose",
-    "vocab_file",
-};
-
-/// Keys that would change ids and are not done: an error away from this value (JSON) and null.
-struct NeutralKey {
-  std::string_view key, value, advice;
-};
-inline constexpr NeutralKey kNeutralTokenizerKeys[] = {
+/// Keys of tokenizer_config.json and special_tokens_map.json that are not read, or not always.
+inline constexpr io::KnownKey kTokenizerKeys[] = {
+    {"_name_or_path"},
+    {"added_tokens_decoder"},
+    {"auto_map"},
+    {"backend"},
+    {"chat_control_tokens"},
+    {"chat_template"},
+    {"device_map"},
+    {"do_basic_tokenize"},
+    {"errors"},
+    {"files_loaded"},
+    {"from_slow"},
+    {"image_processor_type"},
+    {"is_local"},
+    {"keep_accents"},
+    {"language"},
+    {"local_files_only"},
+    {"max_len"},
+    {"max_length"},
+    {"merges_file"},
+    {"model_input_names"},
+    {"name_or_path"},
+    {"never_split"},
+    {"pad_to_multiple_of"},
+    {"pad_token_type_id"},
+    {"processor_class"},
+    {"remove_space"},
+    {"response_schema"},
+    {"response_template"},
+    {"revision"},
+    {"source_lang"},
+    {"spaces_between_special_tokens"},
+    {"special_tokens_map_file"},
+    {"stride"},
+    {"target_lang"},
+    {"target_vocab_file"},
+    {"tokenizer_class"},
+    {"tokenizer_file"},
+    {"torch_dtype"},
+    {"trim_offsets"},
+    {"truncation_strategy"},
+    {"trust_remote_code"},
+    {"use_default_system_prompt"},
+    {"use_fast"},
+    {"verbose"},
+    {"vocab_file"},
     {"split_special_tokens", "false", "special tokens are found in texts, always"},
     {"init_inputs", "[]", "settings have names"},
     {"sp_model_kwargs", "{}", "sampling of pieces is not done"},
     {"fix_mistral_regex", "false", "write the pattern into tokenizer.json instead"},
-    {"fast_tokenizer_files", R"(["tokenizer.json"])", "rename the file that is meant to tokenizer.json"},
+    {"fast_tokenizer_files", "[\"tokenizer.json\"]", "rename the file that is meant to tokenizer.json"},
 };
 
 /// A token as a file states it: a text alone (`flags` unset), or with how it is searched for.
@@ -116,6 +113,7 @@ struct TokenizerSettings {
   bool prefix_space_is_null = false;  // stated, which some classes take for false
   std::optional<int64_t> model_max_length, extra_ids;
   std::optional<bool> pads_left, truncates_left;
+  std::vector<io::Setting> settings;  // what was done with each key
 
   /// The stated token of `index`, or else `otherwise`; empty for null, and if there is neither.
   std::string TextOf(size_t index, std::string_view otherwise) const;

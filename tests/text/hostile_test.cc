@@ -164,7 +164,7 @@ TEST(Hostile, VocabTxt) {
   EXPECT_NE(message(specials, R"({"do_lower_case": "yes"})").find("do_lower_case"), std::string::npos);
   EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"x": {"content": "a"}}})").find("expected ids"),
             std::string::npos);
-  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"1": 5}})").find("expected an object"), std::string::npos);
+  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"1": 5}})").find("expected a JSON object"), std::string::npos);
   EXPECT_EQ(message(specials, R"({"added_tokens_decoder": {"9": {"content": "ab"}, "7": {"content": ""}}})"), "");
 }
 

@@ -2,6 +2,9 @@
 // cases are made by tools/tokenizer_settings.py.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "qkv/core/text.h"
 #include "qkv/text/tokenizer_settings.h"
 #include "tests/support/errors.h"
@@ -57,10 +60,136 @@ TEST(Settings, IdsAndTextsAreAutoTokenizersOrRefusedByName) {
 }
 
 TEST(Settings, KeysAreListedOnce) {
-  for (const NeutralKey& neutral : kNeutralTokenizerKeys) {
-    EXPECT_EQ(std::ranges::find(kTokenizerKeysOfNoEffect, neutral.key), std::end(kTokenizerKeysOfNoEffect));
-    EXPECT_TRUE(io::Json::accept(neutral.value)) << neutral.key;
+  std::set<std::string_view> keys;
+  for (const io::KnownKey& known : kTokenizerKeys) {
+    EXPECT_TRUE(keys.insert(known.key).second) << known.key;
+    EXPECT_TRUE(known.neutral.empty() || io::Json::accept(known.neutral)) << known.key;
   }
+}
+
+using Use = io::Setting::Use;
+
+// A folder with bert's tokenizer.json, changed, and files beside it.
+class SettledFolder {
+ public:
+  SettledFolder() : json_(io::ReadJson(GoldenFolder() / "bert/tokenizer.json")) {}
+
+  io::Json& json() { return json_; }
+  void Write(const std::string& file, const std::string& text) { WriteFile(folder_ / file, text); }
+  Tokenizer Open() {
+    WriteFile(folder_ / "tokenizer.json", json_.dump());
+    return Tokenizer::Open(folder_.path());
+  }
+  std::string Refusal() {
+    return ErrorMessage([&] { Open(); });
+  }
+  std::map<std::string, Use> Uses() {
+    std::map<std::string, Use> uses;
+    const Tokenizer tokenizer = Open();
+    for (const io::Setting& setting : tokenizer.settings()) {
+      EXPECT_TRUE(uses.emplace(setting.key, setting.use).second) << setting.key << " stands twice";
+    }
+    return uses;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  io::Json json_;
+};
+
+TEST(TokenizerSettings, EachKeyOfTheFilesIsSettledOnce) {
+  SettledFolder folder;
+  folder.json()["normalizer"]["mystery"] = 1;
+  for (io::Json& token : folder.json()["added_tokens"]) token["colour"] = "red";
+  folder.Write("tokenizer_config.json", R"({"do_lower_case": true, "verbose": false, "split_special_tokens": false,
+      "src_lang": "eng", "pad_token": {"content": "[PAD]", "flavour": 1}, "image_token": 5,
+      "extra_special_tokens": ["[A]", {"content": "[B]", "scent": 2}, {"content": "[C]", "scent": 3}]})");
+  folder.Write("special_tokens_map.json", R"({"mask_token": "[MASK]", "season": "spring"})");
+  std::map<std::string, Use> uses = folder.Uses();
+  for (const char* key : {"do_lower_case", "pad_token.content", "mask_token", "model.vocab", "normalizer.type",
+                          "normalizer.lowercase", "added_tokens.content", "extra_special_tokens.content"}) {
+    EXPECT_EQ(uses.at(key), Use::kUsed) << key;
+  }
+  EXPECT_EQ(uses.at("split_special_tokens"), Use::kNeutral);
+  EXPECT_EQ(uses.at("version"), Use::kNeutral);
+  EXPECT_EQ(uses.at("verbose"), Use::kNoEffect);
+  std::set<std::string> unknown;
+  for (const auto& [key, use] : uses) {
+    if (use == Use::kUnknown) unknown.insert(key);
+  }
+  EXPECT_EQ(unknown,
+            (std::set<std::string>{"src_lang", "pad_token.flavour", "image_token", "extra_special_tokens.scent",
+                                   "season", "normalizer.mystery", "added_tokens.colour"}));
+}
+
+// A class makes its own steps: those of the file say nothing, whatever they are.
+TEST(TokenizerSettings, AClassDoesNotReadTheStepsOfTheFile) {
+  SettledFolder folder;
+  folder.Write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
+  std::map<std::string, Use> uses = folder.Uses();
+  for (const char* key : {"normalizer", "pre_tokenizer", "decoder"}) EXPECT_EQ(uses.at(key), Use::kNoEffect) << key;
+  EXPECT_EQ(uses.at("model.unk_token"), Use::kNoEffect);
+  EXPECT_EQ(uses.at("model.vocab"), Use::kUsed);
+  EXPECT_EQ(uses.at("added_tokens.content"), Use::kUsed);
+}
+
+// As the tokenizers library does, which takes unknown keys of steps, but none of the file.
+TEST(TokenizerSettings, RefuseWhatTheOriginalRefuses) {
+  const auto refusal = [](const char* key, const io::Json& value) {
+    SettledFolder folder;
+    folder.json()[key] = value;
+    return folder.Refusal();
+  };
+  const io::Json truncation = {{"direction", "Right"}, {"max_length", 4}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  const io::Json padding = {{"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_id", 0}, {"pad_token", "a"}};
+  const auto with = [](io::Json object, const char* key, const char* value) {
+    object[key] = value;
+    return object;
+  };
+  EXPECT_EQ(refusal("truncation", truncation), "");
+  EXPECT_EQ(refusal("padding", padding), "");
+  const auto names = [](const std::string& message, const std::string& key, const std::string& value) {
+    return message.find("tokenizer.json") != std::string::npos && message.find(key) != std::string::npos &&
+           message.find(value) != std::string::npos;
+  };
+  EXPECT_TRUE(names(refusal("version", "2.0"), "version", "2.0"));
+  EXPECT_TRUE(names(refusal("mystery", 1), "mystery", "remove it"));
+  EXPECT_TRUE(names(refusal("truncation", with(truncation, "direction", "Middle")), "direction", "Middle"));
+  EXPECT_TRUE(names(refusal("truncation", with(truncation, "strategy", "OnlySecond")), "strategy", "OnlySecond"));
+  EXPECT_TRUE(names(refusal("padding", with(padding, "direction", "Middle")), "direction", "Middle"));
+  EXPECT_TRUE(names(refusal("padding", with(padding, "strategy", "Longest")), "strategy", "Longest"));
+  EXPECT_TRUE(names(refusal("added_tokens", "none"), "added_tokens", "list"));
+}
+
+// A class without a padding token takes that of the file's padding, as transformers does, unless null is stated.
+TEST(TokenizerSettings, PaddingOfTheFileNamesItsToken) {
+  SettledFolder folder;
+  folder.json()["padding"] = {
+      {"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_id", 0}, {"pad_token", "<new>"}};
+  const int64_t size = folder.Open().size();  // without settings: the file alone
+  folder.Write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  const Tokenizer tokenizer = folder.Open();
+  EXPECT_EQ(tokenizer.size(), size + 1);
+  EXPECT_EQ(tokenizer.special().padding, tokenizer.IdOf("<new>"));
+  folder.Write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": null})");
+  EXPECT_EQ(folder.Open().size(), size);
+}
+
+// transformers takes any key of it, and those of tokenizer_config.json are replaced.
+TEST(TokenizerSettings, TheMapOfSpecialTokensMayHaveAnyKey) {
+  const auto ids = [](const char* config, const char* map) {
+    SettledFolder folder;
+    folder.Write("tokenizer_config.json", config);
+    folder.Write("special_tokens_map.json", map);
+    return folder.Open().Encode("The House");
+  };
+  constexpr const char* kLower = R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})";
+  constexpr const char* kCased = R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})";
+  ASSERT_NE(ids(kLower, "{}"), ids(kCased, "{}"));
+  EXPECT_EQ(ids(kLower, R"({"do_lower_case": false})"), ids(kCased, "{}"));
+  EXPECT_EQ(ids(kCased, R"({"do_lower_case": true})"), ids(kLower, "{}"));
+  EXPECT_NE(ErrorMessage([&] { ids(kCased, R"({"split_special_tokens": true})"); }).find("special_tokens_map.json"),
+            std::string::npos);
 }
 
 // Quadratic work would take minutes here.
