@@ -73,7 +73,7 @@ int WriteCaptions(const CaptionOptions& options) {
   const model::Checkpoint checkpoint = OpenWriter(options);
   const model::CaptionModel model =
       app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
-  const app::Captioner captioner(model, options.model.path);
+  const app::Captioner captioner(model, options.model.path, PrintNote);
   app::CaptionOptions caption{.settings = options.decoding.Over(captioner.Settings()), .pipeline = {}};
   const bool single = images.files.size() == 1;
   size_t path_width = 0;

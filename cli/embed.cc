@@ -93,7 +93,7 @@ int EmbedTexts(const EmbedOptions& options) {
   }
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::TwoTowerModel model = app::BuildTowers(checkpoint, options.model.Parse(), build, model::Towers::kText);
-  const app::TextEncoder encoder(model, options.model.path);
+  const app::TextEncoder encoder(model, options.model.path, PrintNote);
   return WriteTexts(options, Source(options, checkpoint, "model"),
                     [&](const std::vector<std::string>& texts) { return encoder.Embed(texts, PrintNote); });
 }

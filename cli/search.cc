@@ -143,7 +143,7 @@ std::vector<app::Embedding> EmbedWords(const SearchOptions& options, const model
                                        const std::vector<std::string>& words) {
   const model::TwoTowerModel model = app::BuildTowers(
       checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
-  return WithWords(words, app::TextEncoder(model, options.model.path).Embed(words, PrintNote));
+  return WithWords(words, app::TextEncoder(model, options.model.path, PrintNote).Embed(words, PrintNote));
 }
 
 // Vectors of images, in their order, as the file's were made unless the options say otherwise.

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "qkv/app/texts.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/text/steps.h"
@@ -88,6 +89,7 @@ int Tokenize(const TokenizeOptions& options) {
   if (options.threads > 0) SetNumThreads(options.threads);
   const text::Tokenizer tokenizer =
       options.target ? text::Tokenizer::OpenTarget(options.model) : text::Tokenizer::Open(options.model);
+  app::NotifySettings(tokenizer, options.model, PrintNote);
   text::EncodeOptions encode;
   encode.add_special_tokens = !options.plain;
   if (options.max_length >= 0) encode.max_length = options.max_length;

@@ -51,8 +51,9 @@ io::Json ToJson(const Caption& caption) {
           {"ended", caption.ended}};
 }
 
-Captioner::Captioner(const model::CaptionModel& model, const std::filesystem::path& folder)
+Captioner::Captioner(const model::CaptionModel& model, const std::filesystem::path& folder, const Note& note)
     : model_(model), source_(folder.string()), tokenizer_(text::Tokenizer::Open(FolderOf(folder))) {
+  NotifySettings(tokenizer_, source_, note);
   RequireIdsWithin(tokenizer_, model.decoder().config().vocabulary, source_);
 }
 

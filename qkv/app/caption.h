@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "qkv/app/note.h"
 #include "qkv/app/pipeline.h"
 #include "qkv/io/json.h"
 #include "qkv/model/caption_model.h"
@@ -37,8 +38,8 @@ struct CaptionOptions {
 class Captioner {
  public:
   /// model: outlives the captioner. folder: the model's, or a file in it; its tokenizer is read. Throws Error if there
-  /// is none, or one of other ids.
-  Captioner(const model::CaptionModel& model, const std::filesystem::path& folder);
+  /// is none, or one of other ids. `note` is told of settings in its files that nobody knows.
+  Captioner(const model::CaptionModel& model, const std::filesystem::path& folder, const Note& note = {});
 
   /// The settings of the model's files; 256 tokens at most if they have no length.
   model::GenerationSettings Settings() const;

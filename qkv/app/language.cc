@@ -71,6 +71,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
   NotifyAssumptions(checkpoint, note);
   const model::TextDescription& d = checkpoint.description;
   text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found), d.sentence.lower_case);
+  NotifySettings(tokenizer, checkpoint.source, note);
   RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());
   text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
   if (!name.empty()) checkpoint.source = name;

@@ -171,7 +171,7 @@ LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(ent
   const model::BuildOptions build{.precision = options.precision};
   if (checkpoint.description.text) {
     towers_.emplace(BuildTowers(checkpoint, options, build, model::Towers::kBoth));
-    texts_.emplace(*towers_, FindModel(entry.path));
+    texts_.emplace(*towers_, FindModel(entry.path), note);
     bytes_ = towers_->image().weight_bytes() + towers_->text().weight_bytes();
   } else {
     image_.emplace(BuildModel(checkpoint, options, build));

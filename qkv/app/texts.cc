@@ -34,8 +34,9 @@ std::string Clean(const std::string& text, model::TextCleaning cleaning) {
 
 }  // namespace
 
-TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& folder)
+TextEncoder::TextEncoder(const model::TwoTowerModel& model, const fs::path& folder, const Note& note)
     : model_(model), tokenizer_(text::Tokenizer::Open(FolderOf(folder))) {
+  NotifySettings(tokenizer_, folder.string(), note);
   RequireIdsWithin(tokenizer_, model.vocabulary(), folder.string());
   Require(model.text_preparation().unsupported.empty(),
           "{}: the tokenizer's setting {} is not supported; give ids of your own to qkv run", folder.string(),
@@ -113,6 +114,11 @@ Tensor<float> TextEncoder::Embed(std::span<const std::string> texts, const Note&
   }
   NoteCutTexts(note, texts, is_cut, model_.text_length());
   return vectors;
+}
+
+void NotifySettings(const text::Tokenizer& tokenizer, const std::string& source, const Note& note) {
+  const std::string unknown = io::DescribeUnknown(tokenizer.settings());
+  if (!unknown.empty()) Notify(note, FormatShown("{}: {}", source, unknown));
 }
 
 void RequireIdsWithin(const text::Tokenizer& tokenizer, int64_t vocabulary, const std::string& source) {

@@ -19,8 +19,8 @@ namespace qkv::app {
 class TextEncoder {
  public:
   /// model: outlives the encoder. folder: the model's, or a file in it; its tokenizer is read. Throws Error if there is
-  /// none, or one of other ids.
-  TextEncoder(const model::TwoTowerModel& model, const std::filesystem::path& folder);
+  /// none, or one of other ids. `note` is told of settings in its files that nobody knows.
+  TextEncoder(const model::TwoTowerModel& model, const std::filesystem::path& folder, const Note& note = {});
 
   /// Vectors of unit length, [texts, width]. Texts are cut to the model's length; `note` is told how many and which is
   /// the first, by its number from 1. Throws Error as the tokenizer.
@@ -45,6 +45,9 @@ class TextEncoder {
   const model::TwoTowerModel& model_;
   text::Tokenizer tokenizer_;
 };
+
+/// Tells `note` of settings in the tokenizer's files that nobody knows. source: the model.
+void NotifySettings(const text::Tokenizer& tokenizer, const std::string& source, const Note& note);
 
 /// Throws Error that begins with `source` if the tokenizer gives ids that a model's vocabulary does not have.
 void RequireIdsWithin(const text::Tokenizer& tokenizer, int64_t vocabulary, const std::string& source);
