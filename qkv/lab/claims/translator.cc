@@ -40,9 +40,9 @@ Translator::Translator(const Setup& setup, const model::TextCheckpoint& checkpoi
       model_(checkpoint),
       tokenizer_(train::OpenTokenizer(FolderOf(setup.translator), train::TokensOfCheckpoint(checkpoint))) {
   const int64_t length = std::min(model_.encoder().config().length, model_.decoder().config().length);
-  Require(tokenizer_.tokenizer.max_id() < model_.encoder().config().vocabulary,
-          "claims: {}: the tokenizer has ids up to {}, the model {} tokens", name_, tokenizer_.tokenizer.max_id(),
-          model_.encoder().config().vocabulary);
+  Require(tokenizer_.tokenizer.max_stated_id() < model_.encoder().config().vocabulary,
+          "claims: {}: the tokenizer has ids up to {}, the model {} tokens", name_,
+          tokenizer_.tokenizer.max_stated_id(), model_.encoder().config().vocabulary);
   const train::PairTexts all = train::ReadPairs(PairsOf(setup));
   set_ = train::EncodePairs(all, tokenizer_, length, setup.lines);
   Require(set_.size() > 1, "claims: {} has less than two lines of up to {} tokens a side", PairsOf(setup), length);

@@ -53,7 +53,7 @@ PairTokenizer ChooseTokenizer(const PairTexts& texts, const TrainConfig& config,
 
 model::SequenceConfig Part(const TrainConfig& config, const PairData& data, int64_t depth) {
   SequenceConfig c;
-  c.vocabulary = std::max(data.tokenizer.tokenizer.max_id(), data.tokenizer.target.max_id()) + 1;
+  c.vocabulary = std::max(data.tokenizer.tokenizer.max_stated_id(), data.tokenizer.target.max_stated_id()) + 1;
   c.outputs = 0;
   c.length = config.length;
   nn::BlockConfig& block = c.block;

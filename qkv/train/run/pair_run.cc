@@ -108,7 +108,8 @@ class PairLearner : public Learner {
  private:
   void RequireFit() const {
     const model::SequenceConfig& c = network_->config().encoder;
-    const int64_t ids = std::max(data_.tokenizer.tokenizer.max_id(), data_.tokenizer.target.max_id()) + int64_t{1};
+    const int64_t ids =
+        std::max(data_.tokenizer.tokenizer.max_stated_id(), data_.tokenizer.target.max_stated_id()) + int64_t{1};
     Require(c.vocabulary >= ids, "train: a model of {} tokens cannot take the {} of the tokenizer", c.vocabulary, ids);
   }
 
