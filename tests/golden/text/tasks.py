@@ -86,6 +86,8 @@ def main():
     folder, tok, model = write("llama", "LlamaForCausalLM", {**LLAMA, "max_position_embeddings": 128}, "llama_json", fast)
     results[folder] = write_texts(tok, model, TEXTS)
     folder, tok, model = write("t5", "T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu"}, "t5_json", fast)
+    # The steps are those of tokenizer.json, as here, and not T5Tokenizer's.
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
     results[folder] = write_texts(tok, model, TEXTS)
     folder, tok, model = write("marian", "MarianMTModel", {**MARIAN, "max_position_embeddings": 128}, "marian", lambda f: MarianTokenizer.from_pretrained(f))
     results[folder] = write_texts(tok, model, TEXTS)
