@@ -2,13 +2,15 @@
 
     python tools/tokenizer_settings.py [--qkv PROGRAM] [--golden FILE] [--show] [PATTERN...]
 
-For each kind of tokenizer (small vocabularies of tests/text/golden) and each setting: its neutral value, another valid
-one and a wrong type. The ids of `qkv tokenize` are compared with the original's: equal, or refused with an error that
-names the setting. Prints the counts; exits 1 if any differs silently. --golden writes a part of the cases, with decoded,
+For each kind of tokenizer (small vocabularies of tests/text/golden) and each setting of tokenizer_config.json and
+special_tokens_map.json, and for each key of each step of tokenizer.json: its neutral value, another valid one, null and a
+wrong type. The ids of `qkv tokenize` are compared with the original's: equal, or refused with an error that names the
+setting; a key that nobody knows has to be noted. Prints the counts; exits 1 if any differs silently. --golden writes a part of the cases, with decoded,
 cut and padded texts, for tests/text/settings_test.cc.
 """
 import argparse
 import fnmatch
+import itertools
 import json
 import os
 import shutil
@@ -20,11 +22,15 @@ from pathlib import Path
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "critical"
 os.environ["HF_HUB_OFFLINE"] = "1"
+import tokenizers  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests/text/golden"
 TEXTS = ["Hello  World, the Café \u732b\u72ac.", " a photo of <new> two<im> x", "A</s> <s>b [MASK] <mask>  c <pad>[SEP]d",
          "<|endoftext|>a <|im_start|> b<unk> [UNK]", "it 's n't , a <NEW> test . <image> xnewx new <extra_id_3>", ""]
 LENGTH = 6
+OF_FILE = ("json.truncation", "json.padding")
+WRONG = ("DIFFERENT", "NOT NOTED", "refused without a name")
 
 # kind: (folder of the golden vocabularies, its files, tokenizer_class, may be in the goldens)
 KINDS = {
@@ -67,10 +73,6 @@ def added(content, kind=True, **flags):
             "normalized": False, "single_word": False, **flags}
 
 
-def flag(*values):
-    return [json.loads(v) for v in values]
-
-
 # key of tokenizer_config.json: values; the last is of a wrong type.
 SETTINGS = {
     "do_lower_case": [True, False, None, "yes"],
@@ -108,6 +110,10 @@ SETTINGS = {
 for key in ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]:
     SETTINGS[key] = ["<new>", None, added("<new>", lstrip=True, rstrip=True), added("a", normalized=True), 5]
 
+# What special_tokens_map.json may have, too, as any key.
+MAP_SETTINGS = ["do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "add_bos_token",
+                "add_eos_token", "legacy", "split_special_tokens", "truncation_side", "model_max_length", "extra_ids"]
+
 DECODER = {"900": added("<new>", False, special=True), "901": added("<im>", False, lstrip=True, rstrip=True)}
 # name: files beside, whose tokenizer_config.json joins the class.
 FILES = {
@@ -143,6 +149,62 @@ FILES = {
         "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True}},
     "cased": {"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}},
 }
+# Steps of tokenizer.json, whose other keys are in STEP_VALUES.
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+ROBERTA = {"type": "RobertaProcessing", "sep": ["a", 5], "cls": ["b", 6], "trim_offsets": True, "add_prefix_space": True}
+TEMPLATE = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, {"Sequence": {
+    "id": "A", "type_id": 0}}], "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"a": {"id": "a", "ids": [5], "tokens": ["a"]}}}
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+STEPS = {
+    "normalizer": [
+        {"type": "NFC"}, {"type": "NFD"}, {"type": "NFKC"}, {"type": "NFKD"}, {"type": "Lowercase"},
+        {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "StripAccents"}, {"type": "Nmt"},
+        {"type": "Replace", "pattern": {"String": "o"}, "content": "b"}, {"type": "Prepend", "prepend": "a"},
+        {"type": "Replace", "pattern": {"Regex": "[a-e]+"}, "content": ""}, {"type": "ByteLevel"},
+        {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+         "lowercase": True}, {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}],
+    "pre_tokenizer": [
+        {**BYTES, "use_regex": True}, METASPACE, {"type": "Whitespace"}, {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "_", "add_prefix_space": True},
+        {"type": "Metaspace", "replacement": "_", "add_prefix_space": True, "prepend_scheme": "first", "str_rep": "_"},
+        {"type": "Split", "pattern": {"String": "o"}, "behavior": "Isolated", "invert": False},
+        {"type": "BertPreTokenizer"}, {"type": "Punctuation", "behavior": "Isolated"}, {"type": "Punctuation"},
+        {"type": "Digits", "individual_digits": False}, {"type": "CharDelimiterSplit", "delimiter": "a"},
+        {"type": "UnicodeScripts"}, {"type": "FixedLength", "length": 5},
+        {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}]}],
+    "decoder": [
+        BYTES, METASPACE, {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, {"type": "ByteFallback"},
+        {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "BPEDecoder", "suffix": "</w>"},
+        {"type": "CTC", "pad_token": "a", "word_delimiter_token": "|", "cleanup": True},
+        {"type": "Sequence", "decoders": [{"type": "Fuse"}]}],
+    "post_processor": [BYTES, TEMPLATE, ROBERTA, {"type": "BertProcessing", "sep": ["a", 5], "cls": ["b", 6]},
+                       {"type": "Sequence", "processors": [BYTES, TEMPLATE]}],
+    "added_tokens": [{"id": 900, "content": "<new>", "single_word": False, "lstrip": False, "rstrip": False,
+                      "normalized": False, "special": True}],
+    "truncation": [{"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}],
+    "padding": [{"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                 "pad_type_id": 0, "pad_token": "!"}],
+}
+STEP_VALUES = {
+    "pattern": [{"String": " "}, {"Regex": "\\s+"}, {"String": "o", "Regex": "l"}, {"Mystery": "o"}],
+    "behavior": ["Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous", "isolated"],
+    "prepend_scheme": ["first", "never", "Always"], "replacement": ["_", "__"], "strip_accents": [True, False],
+    "direction": ["Left", "Middle"], "strategy": ["OnlyFirst", "OnlySecond", {"Fixed": 8}, "Longest"],
+    "max_length": [0, 100], "stride": [2, 100], "pad_to_multiple_of": [8], "pad_id": [3], "pad_type_id": [1],
+    "pad_token": ["<new>"], "content": ["the", " "], "prepend": ["", "the "], "id": [0, 5], "sep": [["a", 9], ["a"]],
+    "length": [2], "unk_token": ["<new>", "e"], "continuing_subword_prefix": ["##"], "end_of_word_suffix": ["e"],
+    "dropout": [0.0, 0.5], "unk_id": [0, 100000], "max_input_chars_per_word": [3],
+}
+# Vocabularies for a step of the key, and for the options of each model.
+STEP_BASE = "gpt2"
+MODEL_OPTIONS = {
+    "gpt2": {"dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+             "fuse_unk": False, "byte_fallback": False, "ignore_merges": False},
+    "bert": {"unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+    "t5_json": {"unk_id": 2, "byte_fallback": False},
+}
 MODEL_TYPES = ["bert", "distilbert", "roberta", "gpt2", "clip", "qwen2", "qwen3", "llama", "mistral", "gemma", "siglip",
                "siglip2", "t5", "xlm-roberta", "marian", "mpnet", "vit", "modernbert"]
 
@@ -164,12 +226,54 @@ def cases():
         for key, values in SETTINGS.items():
             for i, value in enumerate(values):
                 yield case(f"{key}:{i}", {"tokenizer_config.json": {key: value}}, [key])
+        for file in ("tokenizer_config.json", "special_tokens_map.json"):
+            yield case(f"{file}.unknown", {file: {"mystery": 1}}, ["mystery"])
+        for key in MAP_SETTINGS:
+            for i, value in enumerate(SETTINGS[key][:2]):
+                yield case(f"map.{key}:{i}", {"special_tokens_map.json": {key: value}}, [key])
         for label, beside in FILES.items():
             yield case(label, beside, [k for b in beside.values() for k in b] + list(beside))
         for model_type in MODEL_TYPES:
             for stated in (True, False):
                 yield case(f"type:{model_type}:{stated}", {"config.json": {"model_type": model_type}},
                            ["tokenizer_class", name, model_type], stated)
+
+
+def changed(step):
+    """Label and the step with one key of another value."""
+    yield "as it is", "", step
+    yield "unknown", "mystery", {**step, "mystery": 1}
+    for key, value in step.items():
+        if key == "type":
+            continue
+        yield "missing", key, {k: v for k, v in step.items() if k != key}
+        wrong = "x" if isinstance(value, (int, float)) and not isinstance(value, bool) else 5
+        for i, other in enumerate([None, wrong, *([not value] if isinstance(value, bool) else []), *STEP_VALUES.get(key, [])]):
+            yield str(i), key, {**step, key: other}
+
+
+def step_cases():
+    """The same of tokenizer.json; the class takes all of it."""
+    def case(label, base, content, key, kind=()):
+        beside = {"tokenizer.json": content, "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}
+        return (label, base, ["tokenizer.json"], beside, [*([key] if key else []), *kind])
+    plain = json.loads((GOLDEN / STEP_BASE / "tokenizer.json").read_text())
+    for place, steps in STEPS.items():
+        for number, step in enumerate(steps):
+            for label, key, other in changed(step):
+                put = [other] if place == "added_tokens" else other
+                if place == "pre_tokenizer":
+                    put = {"type": "Sequence", "pretokenizers": [other, BYTES]}
+                yield case(f"json.{place}:{number}.{key}:{label}", STEP_BASE, {**plain, place: put}, key,
+                           [step["type"]] if "type" in step else [])
+    for base, options in MODEL_OPTIONS.items():
+        json_of = json.loads((GOLDEN / base / "tokenizer.json").read_text())
+        for label, key, other in changed(options):
+            model = {k: v for k, v in json_of["model"].items() if k not in options}
+            yield case(f"json.model:{base}.{key}:{label}", base, {**json_of, "model": {**model, **other}}, key)
+    for key, value in [("version", None), ("version", "2.0"), ("mystery", 1), ("added_tokens", None), ("added_tokens", {}),
+                       ("normalizer", 5), ("pre_tokenizer", []), ("decoder", "x"), ("post_processor", {})]:
+        yield case(f"json.file:{key}:{value}", STEP_BASE, {**plain, key: value}, key)
 
 
 def make(folder, base, files, beside):
@@ -180,13 +284,18 @@ def make(folder, base, files, beside):
         (folder / file).write_text(json.dumps(content))
 
 
-def original(folder):
-    """What AutoTokenizer gives, or its error."""
+def original(folder, from_file):
+    """What AutoTokenizer gives, or the tokenizers library for the file alone; or the error."""
     from transformers import AutoTokenizer
     try:
+        if from_file:  # whose truncation and padding transformers leaves to the caller
+            tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+            return {"ids": [tokenizer.encode(text).ids for text in TEXTS]}
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
         answer = {"ids": [list(map(int, tokenizer(text)["input_ids"])) for text in TEXTS]}
-    except Exception as error:  # noqa: BLE001
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  a panic of tokenizers is no Exception
         return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
     try:
         # Ids above the vocabulary's have no token in some of its classes.
@@ -206,16 +315,19 @@ def ours(program, folder, work):
     done = subprocess.run([*program, "tokenize", "-m", str(folder), "--null", str(path)], capture_output=True)
     if done.returncode != 0:
         return {"error": done.stderr.decode().strip()}
-    return {"ids": [[int(i) for i in row.split()] for row in done.stdout.decode().split("\n")[:-1]]}
+    return {"ids": [[int(i) for i in row.split()] for row in done.stdout.decode().split("\n")[:-1]],
+            "note": done.stderr.decode()}
 
 
-def verdict(wanted, got, keys):
+def verdict(label, wanted, got, keys):
     if "error" in got:
         if any(key in got["error"] for key in keys) and any(file in got["error"] for file in ("token", "vocab")):
             return "refused"
         return "both fail" if "error" in wanted else "refused without a name"
     if "error" in wanted:
         return "original fails"
+    if "unknown" in label and keys[0] not in got["note"]:
+        return "NOT NOTED"
     return "equal" if wanted["ids"] == got["ids"] else "DIFFERENT"
 
 
@@ -257,24 +369,24 @@ def main():
     counts, rows = Counter(), []
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        for i, case in enumerate(cases()):
+        for i, case in enumerate(itertools.chain(cases(), step_cases())):
             name, base, files, beside, keys = case
             if not any(fnmatch.fnmatch(name, pattern) for pattern in args.patterns):
                 continue
             folder = work / str(i)
             make(folder, base, files, beside)
-            wanted, got = original(folder), ours(args.qkv.split(), folder, work)
-            word = verdict(wanted, got, keys)
+            wanted, got = original(folder, name.startswith(OF_FILE)), ours(args.qkv.split(), folder, work)
+            word = verdict(name, wanted, got, keys)
             counts[word] += 1
             rows.append((case, wanted, word))
-            if word in ("DIFFERENT", "refused without a name") or args.show and word != "equal":
+            if word in WRONG or args.show and word != "equal":
                 print(f"{name}: {word}\n  original {wanted.get('error', wanted.get('ids'))}\n"
                       f"  qkv      {got.get('error', got.get('ids'))}", flush=True)
             shutil.rmtree(folder)
     if args.golden:
         write_golden(args.golden, rows)
     print(f"{sum(counts.values())} comparisons: " + ", ".join(f"{n} {word}" for word, n in counts.most_common()))
-    return 1 if counts["DIFFERENT"] or counts["refused without a name"] else 0
+    return 1 if any(counts[word] for word in WRONG) else 0
 
 
 if __name__ == "__main__":
