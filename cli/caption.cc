@@ -120,6 +120,7 @@ void RegisterCaption(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
   options->model.AddSize(command);
   options->model.AddCompute(command);
+  options->model.AddStrict(command);
   AddMaxMemory(command);
   command.Footer(
       "Examples:\n"

@@ -124,7 +124,8 @@ int Classify(const ClassifyOptions& options) {
   if (prompts.labels.size() == 1 && model.matching() == model::Matching::kSoftmax) {
     PrintNote("--prompts has one class, which always gets 100 %: the model shares 100 % among the classes given");
   }
-  const Tensor<float> classes = app::EmbedPrompts(app::TextEncoder(model, options.model.path, PrintNote), prompts, PrintNote);
+  const Tensor<float> classes =
+      app::EmbedPrompts(app::TextEncoder(model, options.model.path, PrintNote), prompts, PrintNote);
   return run([&] { return app::ClassifyByPrompts(model, prompts, classes, images, classify, print); });
 }
 

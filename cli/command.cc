@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "qkv/app/info.h"
 #include "qkv/app/language.h"
+#include "qkv/app/model_settings.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/config/sequence_config.h"
@@ -30,6 +31,14 @@ void ModelOptions::AddModel(Command command) {
                  "Names of the classes, instead of the model's own: one a line, a JSON list or object, or CSV")
       .TypeName("FILE");
   AddMaxMemory(command);
+  AddStrict(command);
+}
+
+void ModelOptions::AddStrict(Command command) {
+  command.AddFlag("--strict", &strict, "Fail if a file of the model has a setting that qkv does not know");
+  command.Before([this] {
+    if (strict) io::RequireKnown(app::ReadSettings(path, Hints()));
+  });
 }
 
 void ModelOptions::AddHints(Command command) {

@@ -59,8 +59,10 @@ struct ModelOptions {
   std::vector<std::string> settings;  // KEY=VALUE each
   std::string labels;                 // file with the names of the classes
   std::string cache;                  // empty: only if QKV_CACHE is set; "use" or "verify"
+  bool strict = false;                // settings that qkv does not know are an error
 
-  void AddModel(Command command);      // with --labels, --max-memory and these:
+  void AddModel(Command command);      // with --labels, --max-memory, --strict and these:
+  void AddStrict(Command command);     // for commands with a --model of their own
   void AddHints(Command command);      // what the model's files may leave out
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache

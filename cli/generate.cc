@@ -155,6 +155,7 @@ void RegisterGenerate(Command app, int* exit_code) {
   options->decoding.AddSampling(command);
   command.AddFlag("--json", &options->json, "One JSON object on stdout, at the end");
   options->model.AddCompute(command);
+  options->model.AddStrict(command);
   AddMaxMemory(command);
   command.Footer(
       "Examples:\n"

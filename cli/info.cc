@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/language.h"
+#include "qkv/app/model_settings.h"
 #include "qkv/app/text_info.h"
 #include "qkv/model/config/sequence_config.h"
 
@@ -14,13 +15,13 @@ namespace {
 
 struct InfoOptions {
   ModelOptions model;
-  bool json = false, settings = false, strict = false;
+  bool json = false, settings = false;
 };
 
 // What was read of a model: facts as JSON or as lines, and the settings of its files.
-int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<std::string, std::string>>& lines,
-         std::span<const io::Setting> settings) {
-  if (options.strict) io::RequireKnown(settings);
+int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<std::string, std::string>>& lines) {
+  std::vector<io::Setting> settings;
+  if (options.settings) settings = app::ReadSettings(options.model.path, options.model.Hints());
   if (options.json) {
     if (options.settings) json["settings"] = app::SettingsJson(settings);
     PrintJsonLine(json);
@@ -35,7 +36,7 @@ int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<
 int InfoOfText(const InfoOptions& options) {
   RequireNoImageOptions(options.model, "info");
   const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
-  return Show(options, app::TextInfoJson(checkpoint), app::TextInfoLines(checkpoint), checkpoint.description.settings);
+  return Show(options, app::TextInfoJson(checkpoint), app::TextInfoLines(checkpoint));
 }
 
 int Info(const InfoOptions& options) {
@@ -48,7 +49,7 @@ int Info(const InfoOptions& options) {
   }
   // Assumptions are part of the output.
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model, /*tell=*/false);
-  return Show(options, app::InfoJson(checkpoint), app::InfoLines(checkpoint), checkpoint.description.settings);
+  return Show(options, app::InfoJson(checkpoint), app::InfoLines(checkpoint));
 }
 
 }  // namespace
@@ -60,7 +61,6 @@ void RegisterInfo(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   command.AddFlag("--settings", &options->settings,
                   "What each setting of the model's files did: used, neutral, of no effect, unknown");
-  command.AddFlag("--strict", &options->strict, "Fail if a file has a setting that qkv does not know");
   command.Callback([options, exit_code] { *exit_code = Info(*options); });
 }
 

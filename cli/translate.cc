@@ -141,6 +141,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
   command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
   command.AddFlag("-q,--quiet", &options->quiet, "No progress");
   options->model.AddCompute(command);
+  options->model.AddStrict(command);
   AddMaxMemory(command);
   command.Footer(examples);
   command.Callback([options, exit_code, name] { *exit_code = Rewrite(*options, name); });

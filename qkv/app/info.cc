@@ -287,27 +287,6 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
   return json;
 }
 
-std::vector<std::string> SettingsLines(std::span<const io::Setting> settings) {
-  std::vector<std::string> lines;
-  std::string_view file;
-  size_t widest = 0;
-  for (const io::Setting& setting : settings) widest = std::max(widest, setting.key.size());
-  for (const io::Setting& setting : settings) {
-    if (setting.file != file) lines.push_back(setting.file);
-    file = setting.file;
-    lines.push_back(fmt::format("  {:<13} {:<{}} {}", Name(setting.use), setting.key, widest, setting.value));
-  }
-  return lines;
-}
-
-io::Json SettingsJson(std::span<const io::Setting> settings) {
-  io::Json list = io::Json::array();
-  for (const io::Setting& s : settings) {
-    list.push_back({{"file", s.file}, {"key", s.key}, {"value", s.value}, {"use", Name(s.use)}});
-  }
-  return list;
-}
-
 std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoint& checkpoint) {
   const model::Description& description = checkpoint.description;
   const model::VitConfig &stored = description.config, c = model::InputConfig(description);
