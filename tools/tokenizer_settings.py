@@ -255,7 +255,9 @@ def changed(step):
 def step_cases():
     """The same of tokenizer.json; the class takes all of it."""
     def case(label, base, content, key, kind=()):
-        beside = {"tokenizer.json": content, "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}
+        beside = {"tokenizer.json": content}
+        if not label.startswith(OF_FILE):
+            beside["tokenizer_config.json"] = {"tokenizer_class": "PreTrainedTokenizerFast"}
         return (label, base, ["tokenizer.json"], beside, [*([key] if key else []), *kind])
     plain = json.loads((GOLDEN / STEP_BASE / "tokenizer.json").read_text())
     for place, steps in STEPS.items():
@@ -266,6 +268,9 @@ def step_cases():
                     put = {"type": "Sequence", "pretokenizers": [other, BYTES]}
                 yield case(f"json.{place}:{number}.{key}:{label}", STEP_BASE, {**plain, place: put}, key,
                            [step["type"]] if "type" in step else [])
+    for token in ("!", "<new>"):
+        yield case(f"json.named:{token}", STEP_BASE, {**plain, "padding": {**STEPS["padding"][0], "pad_token": token}},
+                   "pad_token")
     for base, options in MODEL_OPTIONS.items():
         json_of = json.loads((GOLDEN / base / "tokenizer.json").read_text())
         for label, key, other in changed(options):
