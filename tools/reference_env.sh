@@ -22,7 +22,7 @@ sentence-transformers==6.2.0"
 # ViT had another layout until 1.11 (cls_token and pos_embedding of three dimensions, a class token
 # in the mean); that release lies beside, under the environment's vit-pytorch-1.11/.
 OLD_VIT="vit-pytorch==1.11.7"
-REST="onnx==1.23.2 onnxruntime==1.31.1 openvino==2026.4.1 nncf==3.4.0 transformers==5.23.0 safetensors==0.8.0 pillow==13.0.0 \
+REST="onnx==1.23.2 onnxruntime==1.31.1 openvino==2026.4.1 nncf==3.4.0 transformers==5.24.0 safetensors==0.8.0 pillow==13.0.0 \
 huggingface_hub==2.4.0 pyyaml==6.0.3 sentencepiece==0.2.3 numpy==2.4.6 scipy==1.17.1 opencv-python-headless==5.0.0.93"
 
 stamp="$venv/.qkv-reference"
