@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/served_models.h"
+#include "qkv/app/model_settings.h"
 #include "qkv/app/shipped.h"
 #include "qkv/server/server.h"
 
@@ -18,7 +19,7 @@ struct ServeOptions {
   std::vector<std::string> models;
   std::string config, address, dtype, key_file;
   int port = -1, threads = 0;
-  bool quiet = false;
+  bool quiet = false, strict = false;
 };
 
 // What comes with the program.
@@ -44,6 +45,9 @@ server::ServerConfig ConfigOf(const ServeOptions& options) {
   if (config.models.empty()) config.models = ShippedModels();
   if (options.config.empty() && !options.models.empty()) config.models.front().at_start = true;
   server::RequireModels(config.models);
+  for (const server::ModelEntry& entry : config.models) {
+    if (options.strict) io::RequireKnown(app::ReadSettings(entry.path, {}));
+  }
   if (!options.address.empty()) config.address = options.address;
   if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);
   if (options.threads > 0) config.threads = options.threads;
@@ -77,6 +81,7 @@ void RegisterServe(Command app, int* exit_code) {
       "ID=PATH gives it a name. Several may be given; without any those that come with qkv");
   command.AddOption("--config", &options->config, "Models, limits and keys from a YAML file (docs/server.md)")
       .TypeName("FILE");
+  command.AddFlag("--strict", &options->strict, "Fail if a file of a model has a setting that qkv does not know");
   command.AddOption("--address", &options->address, "Address to listen on (default: 127.0.0.1, this machine alone)")
       .TypeName("IP");
   command.AddOption("--port", &options->port, "Port to listen on; 0 takes a free one (default: 8080)")
