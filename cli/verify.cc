@@ -166,13 +166,13 @@ Answers AnswerPixels(const VerifyOptions& options, const io::SafeTensors& refere
   answers.captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
   app::CaptureBatch(model, pixels, request, 0, workspace, answers.captured);
+  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &answers.captured);
   // A reference of an original, or of an earlier release, has a vector of the image as "logits".
   if (const auto pooled = answers.captured.find("pooled");
       pooled != answers.captured.end() && reference.Find("pooled") == nullptr) {
     answers.captured["logits"] = std::move(pooled->second);
     answers.captured.erase(pooled);
   }
-  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &answers.captured);
   return answers;
 }
 

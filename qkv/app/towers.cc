@@ -51,9 +51,9 @@ void AddEmbeddings(const model::Checkpoint& checkpoint, const model::BuildOption
   Require(!has_texts || checkpoint.description.text.has_value(),
           "{}: holds \"{}\", but {} has no text encoder; leave them out", path, kIds, checkpoint.source);
   if (!checkpoint.description.text) return;
-  const auto logits = captured->find("logits");
-  if (logits != captured->end()) {
-    Tensor<float> embeds = logits->second.Clone();
+  const auto pooled = captured->find("pooled");
+  if (pooled != captured->end()) {
+    Tensor<float> embeds = pooled->second.Clone();
     model::NormaliseRows(embeds);  // NaN is written as such, as in every tensor of `qkv run`
     captured->emplace("image_embeds", std::move(embeds));
   }

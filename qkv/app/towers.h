@@ -25,7 +25,7 @@ TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path);
 /// True for a tensor that ReadTextInputs reads.
 bool IsTextInput(std::string_view name);
 
-/// Adds "image_embeds" from "logits", if they are there; for a file with "input_ids" also "text_embeds", and with both
+/// Adds "image_embeds" from "pooled", if it is there; for a file with "input_ids" also "text_embeds", and with both
 /// "logits_per_image". Adds nothing to a model without a text encoder. file: null if there is none; path: its name.
 /// Throws Error if the file holds "input_ids" for a model without a text encoder.
 void AddEmbeddings(const model::Checkpoint& checkpoint, const model::BuildOptions& options, const io::SafeTensors* file,

@@ -80,8 +80,21 @@ TEST(EmbedText, VectorsAreFoundByWords) {
   EXPECT_EQ(embed.exit_code, 0) << embed.err;
   const CommandOutput found = Qkv("search --top 1 " + vectors + " 'The house is green.'");
   EXPECT_TRUE(Contains(found.out, "1.0000  The house is green.")) << found.out << found.err;
-  const CommandOutput file = Qkv("search -m " + Task("bert") + " " + vectors + " " + (folder / "texts.txt").string());
-  EXPECT_TRUE(Contains(file.err, "search for words")) << file.err;
+  // A query a line, of a file or of standard input; without the query itself.
+  const std::string json = "search --json --top 1 " + vectors + " ";
+  const std::vector<io::Json> answers = JsonLines(Qkv(json + (folder / "texts.txt").string()).out);
+  ASSERT_EQ(answers.size(), expected["texts"].size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i]["query"], expected["texts"][i]);
+    EXPECT_NEAR(answers[i]["results"][0]["score"].get<double>(), 1, 1e-5);
+    EXPECT_TRUE(answers[i]["results"][0].contains("text")) << answers[i];
+  }
+  const std::vector<io::Json> others =
+      JsonLines(Qkv(json + "- --exclude-self", "cat " + (folder / "texts.txt").string() + " |").out);
+  ASSERT_EQ(others.size(), answers.size());
+  for (const io::Json& other : others) EXPECT_NE(other["results"][0]["text"], other["query"]);
+  const CommandOutput gone = Qkv("search " + vectors + " " + (folder / "gone.txt").string());
+  EXPECT_EQ(gone.exit_code, 1) << gone.out;
 }
 
 TEST(TextModels, AreDescribedRunAndVerified) {
