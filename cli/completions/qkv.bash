@@ -1,7 +1,7 @@
 # Completions of qkv for bash.
 _qkv() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local model="-m --model --threads --architecture --set --mean --std --crop-pct --heads --labels --state-dict --max-memory" run="--size --dtype --cache"
+  local model="-m --model --threads --architecture --set --mean --std --crop-pct --heads --labels --state-dict --max-memory --strict" run="--size --dtype --cache"
   local reading="--ignore-exif --window --max-pixels -q --quiet"
   local images="--batch $reading"
   local types="fp32 bf16 int8 auto" pools="model cls mean cls+mean tokens" attentions="all"
@@ -79,7 +79,7 @@ _qkv() {
       detect) options="$model $run $reading -o --output --json --coco --threshold" ;;
       segment) options="$model $run $reading -o --output --ids --task --json --coco --threshold --mask-threshold --overlap --stuff" ;;
       attend) options="$model $run $reading -o --output --layer --head --query --rollout --discard --start --upsampling --opacity --side --cross --part --target --prefix --beams --tokens" ;;
-      info) options="$model --json" ;;
+      info) options="$model --json --settings" ;;
       run) options="$model $run $images --input -o --output --attention --hidden" ;;
       verify) options="$model $run --tolerance --json" ;;
       convert) options="$model -o --output --layout --dtype --force" ;;
@@ -87,15 +87,15 @@ _qkv() {
       train | ablate)
         [[ $command == ablate ]] && options="--arms --seeds --equal --vary --processes" || options="--resume -m --model --seed --attention --rank"
         options+=" -o --output --config -q --quiet --preset --init --val-fraction --image-size --patch-size --channels --width --depth --heads --mlp-ratio --mlp --activation --qkv-bias --no-qkv-bias --qk-norm --no-qk-norm --class-token --no-class-token --registers --layer-scale --pool --mean --std --interpolation --crop-pct --crop-mode --background --cache --length --vocabulary --positions --rotary-base --causal --no-causal --norm --norm-place --head-width --key-heads --window --sinks --no-sinks --tokenizer --valid --decoder-depth --cross-attention --valid-lines --crop --scale --pad --flip --randaugment --magnitude --jitter --erase --mixup --cutmix --opt --lr --min-lr --sched --epochs --steps --warmup-epochs --batch --accumulate --weight-decay --beta1 --beta2 --momentum --clip-grad --smoothing --dropout --attention-dropout --drop-path --ema --patience --precision --checkpointing --no-checkpointing --threads --eval-epochs --eval-steps --save-steps --log-steps --tensorboard --no-tensorboard --maps" ;;
-      generate) options="-m --model --threads --max-memory --dtype --cache --prompt --json $writing" ;;
+      generate) options="-m --model --threads --max-memory --strict --dtype --cache --prompt --json $writing" ;;
       translate | summarize)
-        options="-m --model --threads --max-memory --dtype --cache --prefix --cross-weights --cut --batch -o --output --json -q --quiet $writing"
+        options="-m --model --threads --max-memory --strict --dtype --cache --prefix --cross-weights --cut --batch -o --output --json -q --quiet $writing"
         [[ $command == summarize ]] && options+=" --lines"
         ;;
-      caption) options="-m --model --threads --max-memory $run $images --json -o --output $writing" ;;
+      caption) options="-m --model --threads --max-memory --strict $run $images --json -o --output $writing" ;;
       tokenize) options="-m --model --json --null --max-length --pad --plain --target --time --threads" ;;
       explore) options="-m --model --port --threads --no-browser --max-memory" ;;
-      serve) options="-m --model --config --address --port --dtype --threads --api-key-file -q --quiet --max-memory" ;;
+      serve) options="-m --model --config --address --port --dtype --threads --api-key-file -q --quiet --max-memory --strict" ;;
       "qk inspect") options="$model $run $images --images --json --report -o --output" ;;
       "qk certify") options="$model --rank --with --json" ;;
       "qk merge") options="$model -o --output --dtype --force" ;;

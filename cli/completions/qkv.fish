@@ -40,6 +40,8 @@ complete -c qkv -n "__fish_seen_subcommand_from $commands" -l threads -x -d "Thr
 complete -c qkv -n "$with_size" -l size -x -d "Input size, HxW"
 complete -c qkv -n "$with_size" -l dtype -x -a "fp32 bf16 int8 auto" -d "Precision of the arithmetic"
 complete -c qkv -n "__fish_seen_subcommand_from $commands" -l max-memory -x -d "Refuse what would take more"
+complete -c qkv -n "__fish_seen_subcommand_from $commands" -l strict -d "Fail for unknown settings"
+complete -c qkv -n "__fish_seen_subcommand_from info" -l settings -d "What each setting of its files did"
 complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate plan" -l heads -x -d "Heads of a model without a config.json"
 complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate plan generate translate summarize caption" -l architecture -x -a "uni uni2-h virchow virchow2 h-optimus-0 h-optimus-1 h0-mini gigapath phikon phikon-v2 midnight rad-dino" -d "What the model is"
 complete -c qkv -n "__fish_seen_subcommand_from $commands $laboratory; and not __fish_seen_subcommand_from train ablate plan generate translate summarize caption" -l set -x -d "Setting of the model, key=value"
