@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-NOT_LINKED = re.compile(r"\bqkv::(train|lab|inspect|report|algebra)::|Explorer|EmbeddingTable|FontFile|qkv_ablation|YAML::")
+NOT_LINKED = re.compile(r"\bqkv::(train|lab|inspect|report|algebra)::|Explorer|EmbeddingTable|FontFile|qkv_ablation")
 
 
 def main(program, image, expected):
