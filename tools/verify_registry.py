@@ -21,13 +21,12 @@ sys.path.insert(0, str(ROOT / "tests/golden"))
 
 from originals import Case, answers, build, save, save_file  # noqa: E402
 import timm  # noqa: E402
-from timm.models._registry import _model_to_module  # noqa: E402
 
 MODULES = ("vision_transformer", "eva", "beit", "deit")
 
 
 def architectures(patterns):
-    names = sorted(name for name, module in _model_to_module.items() if module in MODULES)
+    names = sorted(name for module in MODULES for name in timm.list_models(module=module))
     return [n for n in names if not patterns or any(fnmatch.fnmatch(n, p) for p in patterns)]
 
 

@@ -226,7 +226,8 @@ void ReadIsLeft(const io::Fields& fields, std::string_view key, std::optional<bo
 }
 
 void ReadLength(const io::Fields& fields, std::optional<int64_t>* to) {
-  const std::string_view key = fields.Has("model_max_length") ? "model_max_length" : "max_len";
+  // null is stated, too.
+  const std::string_view key = fields.json().contains("model_max_length") ? "model_max_length" : "max_len";
   const io::Json* length = fields.Find(key);
   if (length == nullptr) return;
   Require(length->is_number() && length->get<double>() >= 1, "{}: expected a length from 1 for \"{}\", got {}",

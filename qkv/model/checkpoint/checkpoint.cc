@@ -45,7 +45,8 @@ void BindAll(Checkpoint* checkpoint) {
 // As transformers: processor_config.json, which its version 5 writes, goes before a file of older ones that stayed.
 void ReadPreprocessor(const fs::path& folder, ConfigFiles* files) {
   const std::optional<io::Json> processor = ReadOptionalJson(folder / kProcessorFile);
-  if (processor && processor->is_object() && processor->contains("image_processor")) {
+  if (processor && processor->is_object() && processor->contains("image_processor") &&
+      !(*processor)["image_processor"].is_null()) {
     files->preprocessor = (*processor)["image_processor"];
     files->names.preprocessor = fmt::format("{}: image_processor", kProcessorFile);
   } else {

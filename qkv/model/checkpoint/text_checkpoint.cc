@@ -25,19 +25,20 @@ constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_l
 constexpr io::KnownKey kPoolKeys[] = {{"word_embedding_dimension"}, {"embedding_dimension"}};
 constexpr io::KnownKey kModuleKeys[] = {{"idx"}, {"name"}, {"kwargs", "{}|[]"}};
 constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"}, {"similarity_fn_name"}, {"prompts"}};
-constexpr io::KnownKey kLengthKeys[] = {{"config_args"},
-                                        {"config_kwargs"},
-                                        {"model_args"},
-                                        {"model_kwargs"},
-                                        {"tokenizer_args", "{}"},
-                                        {"tokenizer_kwargs", "{}"},
-                                        {"processor_kwargs", "{}"},
-                                        {"transformer_task", "\"feature-extraction\""},
+constexpr io::KnownKey kLengthKeys[] = {{"transformer_task", "\"feature-extraction\""},
                                         {"modality_config"},
                                         {"module_output_name", "\"token_embeddings\""},
                                         {"method_output_name"},
                                         {"query_length"},
                                         {"document_length"}};
+
+// What these pass on to the libraries that open a model, over what its own files say.
+constexpr std::string_view kPassedOn[] = {"config_args",    "config_kwargs",    "model_args",      "model_kwargs",
+                                          "tokenizer_args", "tokenizer_kwargs", "processor_kwargs"};
+// Where files come from, and how the library computes; the precision of qkv is the caller's.
+constexpr std::string_view kHarmless[] = {
+    "trust_remote_code",   "revision",   "cache_dir", "local_files_only",  "token",          "torch_dtype", "dtype",
+    "attn_implementation", "device_map", "use_cache", "low_cpu_mem_usage", "use_safetensors"};
 
 // A flag for each mode, as releases before 5.4 wrote it.
 SentencePool ReadPoolFlags(const io::Fields& fields) {
@@ -137,6 +138,13 @@ void ReadSentenceFiles(const fs::path& folder, TextDescription* d) {
     d->sentence.length = fields.Int("max_seq_length", 0);
     Require(d->sentence.length >= 0, "{}: \"max_seq_length\" is negative", name);
     d->sentence.lower_case = fields.Bool("do_lower_case", false);
+    for (const std::string_view group : kPassedOn) {
+      for (const auto& [key, value] : fields.Object(group).json().items()) {
+        Require(std::ranges::find(kHarmless, key) != std::end(kHarmless),
+                "{}: \"{}\" sets {} to {}, which qkv does not do; put it into the model's own file", name, group,
+                io::Quoted(key), value.dump().substr(0, 60));
+      }
+    }
     io::Append(fields.Settle({kLengthKeys}), &d->settings);
     return;
   }

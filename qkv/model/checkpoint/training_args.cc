@@ -25,11 +25,12 @@ constexpr size_t kMaxYamlBytes = 1 << 20;
 io::Json ReadArgsFile(const fs::path&) { return io::Json::object(); }
 #else
 constexpr int kMostNested = 3;
-constexpr int kMostValues = 1 << 14;  // aliases can stand for more than the file holds
+constexpr size_t kMostValues = 1 << 14;  // of 64 bytes; aliases can stand for more than the file holds
 
 // A scalar as JSON has it, or as text; lists and dictionaries of them.
-io::Json FromYaml(const YAML::Node& node, int depth, int* nodes) {
-  Require(++*nodes <= kMostValues, "more than {} values", kMostValues);
+io::Json FromYaml(const YAML::Node& node, int depth, size_t* values) {
+  *values += 1 + (node.IsScalar() ? node.Scalar().size() / 64 : 0);
+  Require(*values <= kMostValues, "more than {} values", kMostValues);
   if (node.IsScalar()) {
     const std::string text = node.Scalar();
     const io::Json plain = io::Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -40,9 +41,9 @@ io::Json FromYaml(const YAML::Node& node, int depth, int* nodes) {
   io::Json value = node.IsMap() ? io::Json::object() : io::Json::array();
   for (const auto& item : node) {
     if (node.IsMap()) {
-      if (item.first.IsScalar()) value[item.first.Scalar()] = FromYaml(item.second, depth - 1, nodes);
+      if (item.first.IsScalar()) value[item.first.Scalar()] = FromYaml(item.second, depth - 1, values);
     } else {
-      value.push_back(FromYaml(item, depth - 1, nodes));
+      value.push_back(FromYaml(item, depth - 1, values));
     }
   }
   return value;
@@ -56,8 +57,8 @@ io::Json ReadArgsFile(const fs::path& file) {
   try {
     const YAML::Node root = YAML::Load(text);
     Require(root.IsMap(), "expected keys and values in YAML");
-    int nodes = 0;
-    return FromYaml(root, kMostNested, &nodes);
+    size_t values = 0;
+    return FromYaml(root, kMostNested, &values);
   } catch (const std::exception& error) {
     Fail("{}: {}", file.string(), EscapedText{error.what()});
   }
@@ -106,9 +107,9 @@ ModelHints CompleteByTraining(const fs::path& folder, const io::TensorSet& tenso
                               std::vector<std::string>* assumptions) {
   const io::Json args = ReadArgs(folder, tensors);
   const std::string model = ModelName(args);
-  TimmArchitecture ignored;
+  TimmArchitecture registered;
   // Other scripts store an "arch" or a "model" that timm does not know, and arguments of other meaning.
-  if (!FindTimmArchitecture(model, &ignored)) return given;
+  if (!FindTimmArchitecture(model, &registered)) return given;
   std::string taken;
   const auto note = [&](const char* key) { taken += fmt::format(", {} {}", key, args[key].dump()); };
   if (given.architecture.empty()) {
@@ -122,9 +123,20 @@ ModelHints CompleteByTraining(const fs::path& folder, const io::TensorSet& tenso
   };
   set("gp", "global_pool");
   set("interpolation", "interpolation");
-  // A table of positions says for which size it is.
-  if (tensors.Find("pos_embed") == nullptr) set("img_size", "img_size");
+  set("crop_mode", "crop_mode");
   const io::Json more = args.value("model_kwargs", io::Json());
+  // A table of positions says for which size it is, unless the model takes any.
+  const auto is_dynamic = [](const io::Json& from) {
+    return from.is_object() && from.contains("dynamic_img_size") && from["dynamic_img_size"] == true;
+  };
+  if (tensors.Find("pos_embed") == nullptr) {
+    set("img_size", "img_size");
+  } else if ((is_dynamic(registered.args) || is_dynamic(more)) && args.contains("img_size") &&
+             args["img_size"].is_number_integer() && !given.settings.contains("input_size")) {
+    given.settings["dynamic_img_size"] = true;
+    given.settings["input_size"] = {args.value("in_chans", 3), args["img_size"], args["img_size"]};
+    note("img_size");
+  }
   if (more.is_object() && !more.empty()) {
     for (const auto& [key, value] : more.items()) {
       const bool of_training = key.find("drop") != key.npos || key.find("init") != key.npos;

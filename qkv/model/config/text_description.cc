@@ -119,6 +119,7 @@ constexpr io::KnownKey kGenerationKeys[] = {
 
 // Read below, from generation_config.json where there is one.
 constexpr std::string_view kReadKeys[] = {"forced_bos_token_id",
+                                          "force_bos_token_to_be_generated",
                                           "forced_eos_token_id",
                                           "bad_words_ids",
                                           "suppress_tokens",
@@ -168,6 +169,8 @@ GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fi
   g.ends = ids("eos_token_id");
   g.padding = id("pad_token_id");
   g.forced_first = Token(fields, "forced_bos_token_id");
+  // The older form of a config.json.
+  if (!generation && !g.forced_first && config.Bool("force_bos_token_to_be_generated", false)) g.forced_first = g.begin;
   g.forced_last = Token(fields, "forced_eos_token_id");
   g.suppressed = BadTokens(fields);
   for (const int32_t token : Tokens(fields, "suppress_tokens")) g.suppressed.push_back(token);

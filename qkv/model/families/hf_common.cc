@@ -221,6 +221,11 @@ void WriteHfLabels(const Description& description, io::Json* config) {
 void SetHfPreprocessor(const std::optional<io::Json>& preprocessor, io::Json otherwise, Description* description) {
   if (preprocessor) {
     description->preprocess_json = *preprocessor;
+    // As AutoImageProcessor: the class of the model's type.
+    io::Json& json = description->preprocess_json;
+    if (json.is_object() && !json.contains("image_processor_type") && !json.contains("feature_extractor_type")) {
+      json["image_processor_type"] = otherwise["image_processor_type"];
+    }
     return;
   }
   description->preprocess_json = std::move(otherwise);

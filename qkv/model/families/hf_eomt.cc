@@ -186,7 +186,7 @@ Description DescribeEomt(const io::Fields& file, const std::optional<io::Json>& 
           "config.json: {} queries of {} classes, expected at least 1 of each", c.query_tokens, c.mask_classes);
   RequireNoMasking(tensors, c.query_blocks);
   if (preprocessor) {
-    description.preprocess_json = *preprocessor;
+    SetHfPreprocessor(preprocessor, {{"image_processor_type", "EomtImageProcessor"}}, &description);
   } else {  // the class's own default would give images that the model does not take
     description.preprocess_json = {{"image_processor_type", "EomtImageProcessor"},
                                    {"size", {{"shortest_edge", c.image_height}, {"longest_edge", c.image_height}}},

@@ -108,19 +108,9 @@ void ReadOwnKeys(const io::Fields& config, SequenceConfig* c) {
 
 // Many are of the first release, which had one class with BART; the present one has no such switches.
 constexpr io::KnownKey kKnown[] = {
-    {"is_encoder_decoder"},
-    {"init_std"},
-    {"encoder_layerdrop"},
-    {"decoder_layerdrop"},
-    {"num_hidden_layers"},
-    {"classif_dropout"},
-    {"add_bias_logits"},
-    {"add_final_layer_norm"},
-    {"extra_pos_embeddings"},
-    {"normalize_before"},
-    {"normalize_embedding"},
-    {"static_position_embeddings"},
-    {"force_bos_token_to_be_generated"},
+    {"is_encoder_decoder"},         {"init_std"},         {"encoder_layerdrop"},   {"decoder_layerdrop"},
+    {"num_hidden_layers"},          {"classif_dropout"},  {"add_bias_logits"},     {"add_final_layer_norm"},
+    {"extra_pos_embeddings"},       {"normalize_before"}, {"normalize_embedding"}, {"static_position_embeddings"},
     {"do_blenderbot_90_layernorm"},
 };
 

@@ -62,8 +62,7 @@ constexpr int64_t kLength = 8192;
 constexpr int64_t kTrainedLength = 512;
 
 constexpr io::KnownKey kKnown[] = {
-    {"is_encoder_decoder"}, {"dense_act_fn"},  // the library's own form of "feed_forward_proj"
-    {"is_gated_act"},       {"num_decoder_layers"}, {"output_past"}, {"scale_decoder_outputs"},
+    {"is_encoder_decoder"}, {"num_decoder_layers"}, {"output_past"}, {"scale_decoder_outputs"},  // of an encoder alone
 };
 
 SequenceConfig ReadPart(const io::Fields& config, int64_t depth) {
@@ -87,7 +86,9 @@ SequenceConfig ReadPart(const io::Fields& config, int64_t depth) {
     activation.erase(0, kGated.size());
     if (activation == "gelu") activation = "gelu_new";
   }
-  mlp.activation = HfActivation(activation);
+  // The library's own form of the same, which it writes beside it, counts where it is there.
+  if (!config.Bool("is_gated_act", mlp.gate != simd::Gate::kNone)) mlp.gate = simd::Gate::kNone;
+  mlp.activation = HfActivation(config.String("dense_act_fn", activation));
   c.block.norm = {.kind = simd::NormKind::kRms, .eps = config.Number("layer_norm_epsilon", 1e-6), .bias = false};
   c.positions = SequencePositions::kRelative;
   c.relative_buckets = config.Int("relative_attention_num_buckets", 32);
@@ -120,7 +121,9 @@ TextDescription DescribeHfT5(const io::Fields& config, const io::TensorSet& tens
   // T5 1.1 and Flan-T5 have a head of their own and do not scale; version 5 of the library writes this as a key.
   const bool tied = config.Bool("tie_word_embeddings", true);
   c.tied_head = tensors.Find(kHead) == nullptr || HfTiesHead(config, tensors, table, kHead, &description.assumptions);
-  if (config.Bool("scale_decoder_outputs", tied)) c.head_scale = 1 / std::sqrt(static_cast<double>(c.block.width));
+  const bool states_scale = config.json().contains("scale_decoder_outputs");  // null is false here
+  if (config.Bool("scale_decoder_outputs", tied && !states_scale))
+    c.head_scale = 1 / std::sqrt(static_cast<double>(c.block.width));
   description.decoder = c;
   return description;
 }

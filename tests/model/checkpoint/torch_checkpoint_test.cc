@@ -123,6 +123,23 @@ TEST_F(TrainingRun, ArgsYamlSaysWhatTheFileDoesNot) {
   for (int i = 0; i < 200; ++i) bomb += "*b,";
   WriteFile(folder_ / "args.yaml", bomb + "1]\n");
   EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("more than"), std::string::npos);
+  std::string long_text = "a: &a " + std::string(100'000, 'x') + "\nb: [";
+  for (int i = 0; i < 20; ++i) long_text += "*a,";
+  WriteFile(folder_ / "args.yaml", long_text + "1]\n");
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_.path()); }).find("more than"), std::string::npos);
+}
+
+TEST_F(TrainingRun, ADynamicModelIsShownImagesOfItsSize) {
+  io::Json args = Args();
+  args["img_size"] = 16;
+  args["crop_mode"] = "squash";
+  args["model_kwargs"]["dynamic_img_size"] = true;
+  Write("model_best.pth.tar", args);
+  const Checkpoint read = Checkpoint::Open(folder_ / "model_best.pth.tar");
+  EXPECT_EQ(read.description.config.image_height, 24);  // of the positions
+  EXPECT_EQ(read.description.preprocess.crop_height, 16);
+  EXPECT_EQ(read.description.preprocess.resize, image::Preprocess::Resize::kExact);
+  EXPECT_TRUE(Mentions(read, "img_size 16"));
 }
 
 TEST_F(TrainingRun, TheCallersWordGoesFirstAndOtherScriptsSayNothing) {

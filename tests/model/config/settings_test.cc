@@ -246,6 +246,47 @@ TEST_F(Settings, TheNewerFileOfAProcessorCounts) {
   EXPECT_EQ(Checkpoint::Open(folder).description.preprocess.mean, (std::vector<float>{0.2f, 0.2f, 0.2f}));
 }
 
+// The library writes both forms; the second counts where it is there.
+TEST_F(Settings, ActivationsOfT5InEitherForm) {
+  const auto mlp = [&](const io::Json& config) { return Text("tasks/t5", config).encoder->block.mlp; };
+  using enum simd::Activation;
+  EXPECT_EQ(mlp({{"feed_forward_proj", "gated-silu"}, {"dense_act_fn", nullptr}}).activation, kSilu);
+  EXPECT_EQ(mlp({{"feed_forward_proj", "gated-silu"}}).activation, kGeluTanh);  // beside "gelu_new"
+  EXPECT_EQ(mlp({{"feed_forward_proj", "gated-gelu"}, {"dense_act_fn", "relu"}}).activation, kRelu);
+}
+
+TEST_F(Settings, WhatSentenceTransformersPassesOnIsRefused) {
+  const auto refusal = [&](const io::Json& json) {
+    return ErrorMessage([&] {
+      Sentence([&](const fs::path& folder) { WriteFile(folder / "sentence_bert_config.json", json.dump()); });
+    });
+  };
+  EXPECT_TRUE(Has(refusal({{"config_kwargs", {{"num_hidden_layers", 1}}}}),
+                  "sentence_bert_config.json: \"config_kwargs\" sets \"num_hidden_layers\" to 1"));
+  EXPECT_TRUE(Has(refusal({{"model_args", {{"hidden_act", "relu"}}}}), "\"hidden_act\""));
+  EXPECT_EQ(refusal({{"max_seq_length", 8}, {"model_args", {{"torch_dtype", "bfloat16"}}}, {"tokenizer_args", {}}}), "");
+}
+
+// As AutoImageProcessor finds it.
+TEST_F(Settings, AProcessorWithoutATypeIsThatOfTheModel) {
+  const fs::path folder = Copy("hf_dinov2");
+  WriteFile(folder / "preprocessor_config.json", "{}");
+  const image::Preprocess p = Checkpoint::Open(folder).description.preprocess;
+  EXPECT_EQ(p.resize, image::Preprocess::Resize::kShortestEdge);
+  EXPECT_EQ(p.filter, image::Filter::kBicubic);
+  WriteFile(folder / "processor_config.json", R"({"image_processor": null})");
+  EXPECT_EQ(Checkpoint::Open(folder).description.preprocess.resize, image::Preprocess::Resize::kShortestEdge);
+}
+
+TEST_F(Settings, AnOlderFormForcesTheFirstTokenWithoutAGenerationConfig) {
+  const io::Json config = {{"force_bos_token_to_be_generated", true}, {"bos_token_id", 7}};
+  EXPECT_EQ(Text("tasks/t5", config).generation.forced_first, std::nullopt);
+  const fs::path folder = Copy("tasks/t5");
+  fs::remove(folder / "generation_config.json");
+  Change(folder / "config.json", config);
+  EXPECT_EQ(TextCheckpoint::Open(folder).description.generation.forced_first, 7);
+}
+
 // How images become pixels: what a processor does at one value only, where the value stands.
 TEST_F(Settings, ThoseOfImagesAreKnownToo) {
   const auto refusal = [&](const char* golden, const char* file, const io::Json& patch) {
