@@ -86,6 +86,16 @@ void ModelOptions::AddSize(Command command) {
       .TypeName("HxW");
 }
 
+void AddQuiet(Command command, bool* quiet) {
+  command.AddFlag(
+      "-q,--quiet",
+      [quiet](int64_t) {
+        *quiet = true;
+        SilenceNotes();
+      },
+      "No progress line, and no notes on stderr");
+}
+
 void AddMaxMemory(Command command) {
   command
       .AddBytes(
@@ -127,7 +137,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
     Require(
         !options.Hints().configure(),
         "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
-    PrintMessage("qkv: no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)\n");
+    PrintNote("no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)");
   }
   return app::OpenCheckpoint({.path = options.path,
                               .given = options.Hints(),

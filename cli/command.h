@@ -79,6 +79,9 @@ struct ModelOptions {
 /// The files that these options name: the model's, and --labels.
 app::InputFiles InputsOf(const ModelOptions& options);
 
+/// Adds -q, which sets `quiet` and silences notes for the whole process.
+void AddQuiet(Command command, bool* quiet);
+
 /// Adds --max-memory, which sets the limit of core/memory.h for the whole process.
 void AddMaxMemory(Command command);
 

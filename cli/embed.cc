@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/images.h"
@@ -12,6 +13,7 @@
 #include "qkv/app/language.h"
 #include "qkv/app/texts.h"
 #include "qkv/core/parallel.h"
+#include "qkv/io/float_list.h"
 
 namespace qkv::cli {
 namespace {
@@ -30,6 +32,15 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
     } else {
       PrintJsonLine(ToJson(embedding));
     }
+  }
+}
+
+// The same for the vector of a text.
+void WriteText(const std::string& text, std::vector<float> vector, std::optional<app::EmbeddingTable>& table) {
+  if (table) {
+    table->Add({text, Shape({std::ssize(vector)}), std::move(vector)});
+  } else {
+    PrintJsonLine({{"text", text}, {"embedding", io::FloatList(vector)}});
   }
 }
 
@@ -73,7 +84,7 @@ int WriteTexts(const EmbedOptions& options, const app::EmbeddingSource& source, 
   const int64_t width = vectors.dim(1);
   for (size_t i = 0; i < texts.size(); ++i) {
     const float* vector = vectors.view().at(static_cast<int64_t>(i));
-    Write(std::vector{app::Embedding{texts[i], Shape({width}), {vector, vector + width}}}, table);
+    WriteText(texts[i], {vector, vector + width}, table);
   }
   if (table) table->Save();
   return 0;

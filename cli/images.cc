@@ -32,13 +32,7 @@ void ImageOptions::AddHow(Command command) {
   command.AddOption("--max-pixels", &max_pixels, "Refuse larger images before decoding them")
       .Range(int64_t{1}, int64_t{1} << 40)
       .TypeName("N");
-  command.AddFlag(
-      "-q,--quiet",
-      [this](int64_t) {
-        quiet = true;
-        SilenceNotes();
-      },
-      "No progress line, and no notes on stderr");
+  AddQuiet(command, &quiet);
 }
 
 void ImageOptions::RequireNone(std::string_view command) const {

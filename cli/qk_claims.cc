@@ -180,7 +180,7 @@ void RegisterQkClaims(Command app, int* exit_code) {
       .Excludes(json);
   command.AddOption("--report", &options->report, "Write one HTML page with pictures").TypeName("FILE");
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
-  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  AddQuiet(command, &options->quiet);
   command.AddOption("PATH", &options->paths, "Images for the trained model (default: drawn digits)").TypeName("PATH");
   command.Footer(
       "Examples:\n"

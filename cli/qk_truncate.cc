@@ -169,7 +169,7 @@ void RegisterQkTruncate(Command app, int* exit_code) {
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("N");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout: one for each head, and one for the drift");
-  command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
+  AddQuiet(command, &options->quiet);
   command.Footer(
       "Errors of each head: of its logits (but for what softmax does not see), and of its attention: the mean over "
       "queries in total variation, and the greatest difference of one weight.\n\n"

@@ -49,9 +49,9 @@ int Rewrite(TranslateOptions options, std::string_view name) {
   if (options.model.path.empty()) {
     const std::string_view shipped = name == "translate" ? app::kTranslator : app::kSummarizer;
     options.model.path = app::FindShippedModel(shipped).string();
-    PrintMessage("qkv: no -m MODEL given: {} answers ({})\n", shipped,
-                 name == "translate" ? "descriptions of software, English to Italian"
-                                     : "the synopsis of a piece of software from its English description");
+    PrintNote(fmt::format("no -m MODEL given: {} answers ({})", shipped,
+                          name == "translate" ? "descriptions of software, English to Italian"
+                                              : "the synopsis of a piece of software from its English description"));
   }
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   Require(!app::IsCaptionModel(options.model.path), "{}: {} reads images, not texts; qkv caption writes what they show",
@@ -139,7 +139,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
   command.AddOption("--batch", &options->batch, "Texts in one batch").Range(1, 4096).TypeName("N").ShowDefault();
   command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");
   command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");
-  command.AddFlag("-q,--quiet", &options->quiet, "No progress");
+  AddQuiet(command, &options->quiet);
   options->model.AddCompute(command);
   options->model.AddStrict(command);
   AddMaxMemory(command);

@@ -76,7 +76,7 @@ TEST_P(Towers, EmbedImagesAndTexts) {
   const std::vector<io::Json> vectors = JsonLines(texts.out);
   ASSERT_EQ(vectors.size(), expected_["texts"].size());
   for (size_t i = 0; i < vectors.size(); ++i) {
-    EXPECT_EQ(vectors[i]["path"], expected_["texts"][i]);
+    EXPECT_EQ(vectors[i]["text"], expected_["texts"][i]);
     ExpectNear(vectors[i]["embedding"].get<std::vector<double>>(), expected_["text_embeds"][i]);
   }
   ASSERT_EQ(Qkv("embed -m " + Model() + " --text " + TextsFile() + " -o " + file).exit_code, 0);
@@ -145,7 +145,7 @@ TEST_P(Towers, ReadTextsFromLines) {
   const std::vector<io::Json> vectors = JsonLines(piped.out);
   ASSERT_EQ(vectors.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(vectors[i]["path"], expected_["texts"][i]);
+    EXPECT_EQ(vectors[i]["text"], expected_["texts"][i]);
     ExpectNear(vectors[i]["embedding"].get<std::vector<double>>(), expected_["text_embeds"][i]);
   }
   EXPECT_FALSE(Contains(piped.err, "are cut")) << piped.err;

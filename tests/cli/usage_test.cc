@@ -46,6 +46,18 @@ TEST(Usage, QuietSilencesNotesAndKeepsErrors) {
   EXPECT_TRUE(Contains(quiet.err, "broken.png")) << quiet.err;
 }
 
+TEST(Usage, QuietSilencesWhichModelAnswers) {
+  for (const std::string& arguments : {"classify " + Digits(), "qk inspect " + Digits(),
+                                       std::string("translate \"This package contains the documentation.\"")}) {
+    const CommandOutput said = Qkv(arguments);
+    EXPECT_TRUE(Contains(said.err, "qkv: no -m MODEL given: ")) << said.err;
+    const CommandOutput quiet = Qkv(arguments + " -q");
+    EXPECT_EQ(quiet.exit_code, 0) << arguments;
+    EXPECT_EQ(quiet.err, "") << arguments;
+    EXPECT_EQ(quiet.out, said.out) << arguments;
+  }
+}
+
 TEST(Usage, AnOptionIsNamedOnce) {
   for (const char* arguments :
        {"train x -o y --preset nope", "train x -o y --width x", "ablate x -o y --preset nope"}) {
