@@ -5,28 +5,133 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <type_traits>
 #include <utility>
 
 #include "cli/output.h"
+#include "cli/wrap.h"
 #include "qkv/core/error.h"
 
 namespace qkv::cli {
 namespace {
 
-// Shows the values of a flag, such as `--cache[=use|verify]`, instead of CLI11's notation for its default:
-// `--cache{use}`,
-// `--no-flip{false}`.
-class HelpFormatter : public CLI::Formatter {
-  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    std::string name = Formatter::make_option_name(option, is_positional);
-    for (size_t at; (at = name.find('{')) != name.npos;) name.erase(at, name.find('}', at) + 1 - at);
-    return ShowsValues(option) ? name + option->get_option_text() : name;
+// The --help of a command: its own options first, wrapped, in the words of the man page rather than of the parser.
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode /*mode*/) const override {
+    const size_t columns = TerminalColumns();
+    std::string help = Wrap(app->get_description(), columns) + "\n" + Wrap(Usage(app, name), columns, kIndent) + "\n";
+    const auto add = [&](const std::string& title, const auto& entries) {
+      if (!entries.empty()) help += fmt::format("\n{}:\n", title);
+      for (const auto& [left, right] : entries) help += Entry(left, right, columns);
+    };
+    add("Arguments", Entries(app, [](const CLI::Option* o) { return o->get_positional() && !o->get_group().empty(); }));
+    for (const std::string& group : app->get_groups()) {
+      if (group.empty()) continue;
+      add(group, Entries(app, [&](const CLI::Option* o) { return o->nonpositional() && o->get_group() == group; }));
+    }
+    std::vector<std::pair<std::string, std::string>> commands;
+    for (const CLI::App* one : app->get_subcommands([](const CLI::App*) { return true; })) {
+      commands.emplace_back(one->get_name(), one->get_description());
+    }
+    add("Subcommands", commands);
+    return help + Footer(app->get_footer(), columns);
   }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    return ShowsValues(option) ? std::string() : Formatter::make_option_opts(option);
+
+ private:
+  static constexpr size_t kIndent = 2, kColumn = 30;  // of names, and of descriptions
+
+  static std::string Entry(const std::string& left, const std::string& right, size_t columns) {
+    std::string text = std::string(kIndent, ' ') + Wrap(left, columns, kIndent + 6, kIndent);
+    const size_t width = CountColumns(std::string_view(text).substr(text.rfind('\n') + 1));
+    if (text.find('\n') == text.npos && width + 2 <= kColumn) {
+      text.append(kColumn - width, ' ');
+    } else {
+      text += '\n' + std::string(kColumn, ' ');
+    }
+    return text + Wrap(right, columns, kColumn, kColumn) + "\n";
   }
-  static bool ShowsValues(const CLI::Option* option) { return option->get_option_text().starts_with("[="); }
+
+  // Names and descriptions of the options that `belongs` takes; --quiet and --help, which most commands have, are last.
+  template <typename Belongs>
+  static std::vector<std::pair<std::string, std::string>> Entries(const CLI::App* app, Belongs belongs) {
+    std::vector<const CLI::Option*> options = app->get_options(belongs);
+    std::ranges::stable_partition(
+        options, [](const CLI::Option* o) { return !o->check_lname("quiet") && !o->check_lname("help"); });
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const CLI::Option* option : options) entries.emplace_back(Name(option), Description(option));
+    return entries;
+  }
+
+  static std::string Usage(const CLI::App* app, const std::string& name) {
+    std::string usage = fmt::format("Usage: {} [OPTIONS]", name);
+    for (const CLI::Option* option : app->get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+      usage += fmt::format(fmt::runtime(option->get_required() ? " {}" : " [{}]"), Name(option));
+    }
+    return app->get_require_subcommand_min() > 0 ? usage + " SUBCOMMAND" : usage;
+  }
+
+  static bool TakesSeveral(const CLI::Option* option) {
+    return option->get_expected_max() >= CLI::detail::expected_max_vector_size && option->get_delimiter() == '\0';
+  }
+
+  // "-o, --output FILE"
+  static std::string Name(const CLI::Option* option) {
+    std::string name = option->get_name(option->get_positional(), option->nonpositional());
+    for (size_t at; (at = name.find('{')) != name.npos;)
+      name.erase(at, name.find('}', at) + 1 - at);  // --no-flip{false}
+    for (size_t at = name.find(','); at != name.npos; at = name.find(',', at + 1)) name.insert(at + 1, " ");
+    if (const std::string text = option->get_option_text(); !text.empty()) return name + text;  // --cache[=use|verify]
+    const std::string type = option->nonpositional() ? Placeholder(option->get_type_name()) : "";
+    if (option->get_type_size() != 0 && !type.empty()) name += " " + type;
+    return TakesSeveral(option) ? name + "..." : name;
+  }
+
+  static std::string Placeholder(const std::string& type) {
+    return type == "INT" || type == "UINT" ? "N" : type == "FLOAT" ? "X" : type;
+  }
+
+  static std::string Description(const CLI::Option* option) {
+    const std::string text = option->get_description();
+    const auto named = [](const std::set<CLI::Option*>& others) {
+      std::vector<std::string> names;
+      for (const CLI::Option* other : others) names.push_back(other->get_name());
+      std::ranges::sort(names);
+      return fmt::format("{}", fmt::join(names, ", "));
+    };
+    std::vector<std::string> facts;
+    if (option->get_required() && option->nonpositional()) facts.emplace_back("required");
+    if (!option->get_default_str().empty() && option->get_option_text().empty()) {
+      facts.push_back("default: " + option->get_default_str());
+    }
+    if (!option->get_needs().empty()) facts.push_back("only with " + named(option->get_needs()));
+    if (!option->get_excludes().empty()) facts.push_back("not with " + named(option->get_excludes()));
+    return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
+  }
+
+  // An indented line is a command to copy or a term, which are not broken, and what follows two spaces says of it.
+  static std::string FooterLine(std::string_view line, size_t columns) {
+    if (!line.starts_with(' ')) return Wrap(line, columns);
+    const size_t end = line.find("  ", line.find_first_not_of(' '));
+    if (end == line.npos) return std::string(line);
+    const size_t at = line.find_first_not_of(' ', end), column = CountColumns(line.substr(0, at));
+    constexpr size_t kNarrow = 25, kBelow = 6;
+    if (column + kNarrow <= columns)
+      return std::string(line.substr(0, at)) + Wrap(line.substr(at), columns, column, column);
+    return std::string(line.substr(0, end)) + "\n" + std::string(kBelow, ' ') +
+           Wrap(line.substr(at), columns, kBelow, kBelow);
+  }
+
+  static std::string Footer(std::string_view text, size_t columns) {
+    std::string footer;
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      footer += FooterLine(text.substr(0, end), columns) + "\n";
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return footer.empty() ? footer : "\n" + footer;
+  }
 };
 
 // Edits that make one word of the other: letters inserted, left out, replaced, or two neighbours exchanged.
@@ -108,6 +213,9 @@ std::vector<std::string> CanonicalArguments(int argc, char** argv) {
   return words;
 }
 
+// A check whose name the parser does not add to the placeholder in --help.
+CLI::Validator Silent(CLI::Validator check) { return check.description(""); }
+
 // Without the name of an option that both the parser and a check put in front.
 std::string WithoutRepetition(std::string message) {
   const size_t end = message.find(": ");
@@ -144,22 +252,22 @@ Option Option::ShowDefault() const {
 }
 
 Option Option::Range(int64_t low, int64_t high) const {
-  option_->check(CLI::Range(low, high));
+  option_->check(Silent(CLI::Range(low, high)));
   return *this;
 }
 
 Option Option::Range(double low, double high) const {
-  option_->check(CLI::Range(low, high));
+  option_->check(Silent(CLI::Range(low, high)));
   return *this;
 }
 
 Option Option::NonNegative() const {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(Silent(CLI::NonNegativeNumber));
   return *this;
 }
 
 Option Option::OneOf(const std::vector<std::string>& names) const {
-  option_->check(CLI::IsMember(names));
+  option_->check(Silent(CLI::IsMember(names)))->type_name(fmt::format("{}", fmt::join(names, "|")));
   return *this;
 }
 
@@ -194,7 +302,9 @@ Option Option::Needs(Option other) const {
 }
 
 Command Command::AddCommand(std::string_view name, std::string_view description) const {
-  return Command(app_->add_subcommand(std::string(name), std::string(description)));
+  CLI::App* command = app_->add_subcommand(std::string(name), std::string(description));
+  command->footer("");  // not that of the commands above it
+  return Command(command);
 }
 
 void Command::RequireCommand() const { app_->require_subcommand(1); }
@@ -225,7 +335,7 @@ Option Command::AddFlag(std::string_view names, bool* target, std::string_view d
 Option Command::AddFlag(std::string_view name, const std::vector<std::string>& values, std::string* target,
                         std::string_view description) const {
   CLI::Option* option = app_->add_flag(fmt::format("{}{{{}}}", name, values.at(0)), *target, std::string(description));
-  option->check(CLI::IsMember(values))->option_text(fmt::format("[={}]", fmt::join(values, "|")));
+  option->check(Silent(CLI::IsMember(values)))->option_text(fmt::format("[={}]", fmt::join(values, "|")));
   return Option(option);
 }
 
@@ -236,7 +346,7 @@ Option Command::AddFlag(std::string_view names, std::function<void(int64_t)> use
 Option Command::AddBytes(std::string_view names, std::function<void(uint64_t)> use,
                          std::string_view description) const {
   CLI::Option* option = app_->add_option_function<uint64_t>(std::string(names), use, std::string(description));
-  option->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))->check(CLI::PositiveNumber);
+  option->transform(Silent(CLI::AsSizeValue(/*kb_is_1000=*/true)))->check(Silent(CLI::PositiveNumber));
   return Option(option);
 }
 

@@ -157,7 +157,12 @@ void RegisterClassify(Command app, int* exit_code) {
                  "Write the classes of all images to a file instead: .csv (path, class_1, score_1, …) or .jsonl")
       .TypeName("FILE");
   const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
-  command.AddFlag("--logits", &options->logits, "All logits too, with --json").Needs(json);
+  command.AddFlag("--logits", &options->logits, "All logits too").Needs(json);
+  command.Footer(
+      "Examples:\n"
+      "  qkv classify -m google/vit-base-patch16-224 photo.jpg\n"
+      "  qkv classify -m vit-base photos/ -o classes.csv           a table, a row for each image\n"
+      "  qkv classify -m clip --prompts \"a cat,a dog\" photos/      classes in words");
   command.Callback([options, exit_code] {
     options->images.DigitsWithout(options->model, kClassifier);
     *exit_code = Classify(*options);

@@ -16,6 +16,8 @@ namespace {
 
 constexpr const char* kCacheVerify = "verify";
 
+constexpr std::string_view kFiles = "Model files, and what they may leave out", kComputing = "Computing";
+
 }  // namespace
 
 void ModelOptions::AddModel(Command command) {
@@ -29,22 +31,23 @@ void ModelOptions::AddModel(Command command) {
   command
       .AddOption("--labels", &labels,
                  "Names of the classes, instead of the model's own: one a line, a JSON list or object, or CSV")
-      .TypeName("FILE");
+      .TypeName("FILE")
+      .Group(kFiles);
   AddMaxMemory(command);
   AddStrict(command);
 }
 
 void ModelOptions::AddStrict(Command command) {
-  command.AddFlag("--strict", &strict, "Fail if a file of the model has a setting that qkv does not know");
+  command.AddFlag("--strict", &strict, "Fail if a file of the model has a setting that qkv does not know")
+      .Group(kFiles);
   command.Before([this] {
     if (strict) io::RequireKnown(app::ReadSettings(path, Hints()));
   });
 }
 
 void ModelOptions::AddHints(Command command) {
-  constexpr std::string_view kGroup = "What the model's files may leave out";
   const auto add = [&](std::string_view name, Target target, std::string_view type, std::string_view text) {
-    return command.AddOption(name, std::move(target), text).TypeName(type).Group(kGroup);
+    return command.AddOption(name, std::move(target), text).TypeName(type).Group(kFiles);
   };
   add("--architecture", &given.architecture, "NAME",
       "timm's name of the architecture, or a known model's, such as uni2-h or paige-ai/Virchow2");
@@ -70,20 +73,27 @@ void ModelOptions::AddPrecision(Command command) {
                  "Precision of the linear layers and attention's products; auto: bf16 where the processor is faster "
                  "in it, else fp32")
       .OneOf({"fp32", "bf16", "int8", "auto"})
-      .ShowDefault();
-  command.AddOption("--threads", &threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
+      .ShowDefault()
+      .Group(kComputing);
+  command.AddOption("--threads", &threads, "Threads (default: all cores)")
+      .Range(1, 1024)
+      .TypeName("N")
+      .Group(kComputing);
 }
 
 void ModelOptions::AddCompute(Command command) {
   AddPrecision(command);
-  command.AddFlag("--cache", {"use", kCacheVerify}, &cache,
-                  "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
-                  "--cache=verify: compare checksums of the model and of what was kept first");
+  command
+      .AddFlag("--cache", {"use", kCacheVerify}, &cache,
+               "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
+               "--cache=verify: compare checksums of the model and of what was kept first")
+      .Group(kComputing);
 }
 
 void ModelOptions::AddSize(Command command) {
   command.AddOption("--size", &size, "Input size, instead of the checkpoint's own; positions are interpolated")
-      .TypeName("HxW");
+      .TypeName("HxW")
+      .Group(kImagesGroup);
 }
 
 void AddQuiet(Command command, bool* quiet) {
@@ -102,7 +112,8 @@ void AddMaxMemory(Command command) {
           "--max-memory",
           [](uint64_t bytes) { SetMemoryLimit(static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX))); },
           "Refuse work that is estimated to need more memory, such as 4GB (default: half of the machine's)")
-      .TypeName("SIZE");
+      .TypeName("SIZE")
+      .Group(kComputing);
 }
 
 model::ModelHints ModelOptions::Hints() const {

@@ -49,6 +49,9 @@ void RegisterQkPlan(Command app, int* exit_code);
 void RegisterQkSplit(Command app, int* exit_code);
 void RegisterQkTruncate(Command app, int* exit_code);
 
+/// The heading in --help of options that say how images are read.
+inline constexpr std::string_view kImagesGroup = "Images";
+
 /// Options of the subcommands that run a model, as text.
 struct ModelOptions {
   std::string path;  // empty: the model inside the binary

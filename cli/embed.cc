@@ -168,6 +168,11 @@ void RegisterEmbed(Command app, int* exit_code) {
       .AddOption("-o,--output", &options->output,
                  "out.npy, out.safetensors or out.csv (not for search); without it JSON Lines on stdout")
       .TypeName("FILE");
+  command.Footer(
+      "Examples:\n"
+      "  qkv embed -m facebook/dinov2-small photos/ -o photos.npy    for qkv search\n"
+      "  qkv embed -m vit-base --pool mean photo.jpg                 JSON on stdout\n"
+      "  qkv embed -m all-MiniLM-L6-v2 --text lines.txt -o texts.npy");
   command.Callback([options, exit_code] {
     options->images.DigitsWithout(options->model, kEncoder);
     *exit_code = Embed(*options);

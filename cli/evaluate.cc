@@ -357,6 +357,11 @@ void RegisterEvaluate(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   options->images.AddHow(command);
   options->images.AddBatch(command);
+  command.Footer(
+      "Examples:\n"
+      "  qkv evaluate -m vit-base val/ --report page.html      a folder of images for each class\n"
+      "  qkv evaluate -m yolos-small coco/                     COCO's precision and recall of a detector\n"
+      "  qkv evaluate -m run pairs.tsv --lines 500             BLEU, chrF2 and ROUGE of a translator");
   command.Callback([options, exit_code] { *exit_code = Evaluate(*options); });
 }
 

@@ -15,7 +15,9 @@ void ImageOptions::AddTo(Command command, bool required) {
 }
 
 void ImageOptions::AddBatch(Command command) {
-  command.AddOption("--batch", &batch, "Images computed together (default: what suits the model)").Range(1, 4096);
+  command.AddOption("--batch", &batch, "Images computed together (default: what suits the model)")
+      .Range(1, 4096)
+      .Group(kImagesGroup);
 }
 
 void ImageOptions::AddReading(Command command, bool required) {
@@ -26,12 +28,14 @@ void ImageOptions::AddReading(Command command, bool required) {
 }
 
 void ImageOptions::AddHow(Command command) {
-  command.AddFlag("--ignore-exif", &ignore_exif, "Do not turn images by their EXIF orientation");
+  command.AddFlag("--ignore-exif", &ignore_exif, "Do not turn images by their EXIF orientation").Group(kImagesGroup);
   command.AddOption("--window", &window, "Grey levels that become black and white (medical images, up to 16 bits)")
-      .TypeName("LOW,HIGH");
+      .TypeName("LOW,HIGH")
+      .Group(kImagesGroup);
   command.AddOption("--max-pixels", &max_pixels, "Refuse larger images before decoding them")
       .Range(int64_t{1}, int64_t{1} << 40)
-      .TypeName("N");
+      .TypeName("N")
+      .Group(kImagesGroup);
   AddQuiet(command, &quiet);
 }
 

@@ -61,6 +61,10 @@ void RegisterInfo(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   command.AddFlag("--settings", &options->settings,
                   "What each setting of the model's files did: used, neutral, of no effect, unknown");
+  command.Footer(
+      "Examples:\n"
+      "  qkv info -m google/vit-base-patch16-224     what it is, and what was assumed\n"
+      "  qkv info -m vit-base --settings             what each setting of its files did");
   command.Callback([options, exit_code] { *exit_code = Info(*options); });
 }
 

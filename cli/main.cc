@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   const Command root = program.Root();
   root.RequireCommand();
   root.Footer(
-      "qkv SUBCOMMAND --help says more. Try:\n"
+      "qkv SUBCOMMAND --help lists its options, with examples. Try:\n"
       "  hf download google/vit-base-patch16-224\n"
       "  qkv classify -m google/vit-base-patch16-224 photo.jpg");
   for (const Register add :

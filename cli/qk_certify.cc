@@ -256,7 +256,7 @@ void RegisterQkCertify(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "JSON Lines on stdout, one for each block, head and rewriting");
   command.Footer(
       "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements. Of "
-      "models\n"
+      "models "
       "of text the encoder, the decoder and its cross-attention each have a table.\n\n"
       "Examples:\n"
       "  qkv qk certify -m vit                   may its queries and keys be merged?\n"

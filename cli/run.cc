@@ -212,6 +212,11 @@ void RegisterRun(Command app, int* exit_code) {
   command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
   command.AddOption("--hidden", &options->hidden,
                     "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
+  command.Footer(
+      "Examples:\n"
+      "  qkv run -m vit-base photo.jpg -o out.safetensors                     logits and tokens\n"
+      "  qkv run -m vit-base photo.jpg -o out.safetensors --attention all --hidden 0,12\n"
+      "  qkv run -m bert --input ids.safetensors -o out.safetensors           \"input_ids\" of a text");
   command.Callback([options, exit_code] {
     options->images.DigitsWithout(options->model, kEncoder);
     *exit_code = Run(*options);

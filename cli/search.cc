@@ -458,6 +458,11 @@ void RegisterSearch(Command app, int* exit_code) {
   command.AddFlag("--json", &options->json, "JSON Lines on stdout");
   command.AddOption("--sheet", &options->sheet, "Write a contact sheet of the results, .png or .html").TypeName("FILE");
   options->images.AddHow(command);
+  command.Footer(
+      "Examples:\n"
+      "  qkv search photos.npy photo.jpg --top 5                     the most similar photos\n"
+      "  qkv search photos.npy \"a dog on the beach\"                  where CLIP or SigLIP made the vectors\n"
+      "  qkv search photos.npy --pairs --min 0.98 --sheet same.html  duplicates");
   command.Callback([options, exit_code] { *exit_code = Search(*options); });
 }
 

@@ -100,7 +100,7 @@ void RegisterServe(Command app, int* exit_code) {
   AddMaxMemory(command);
   command.Footer(
       "The first line on stdout is the address; logs are JSON lines on stderr. SIGTERM answers what has begun and "
-      "ends,\n"
+      "ends, "
       "SIGHUP reads the list of models in --config and the keys again.\n\n"
       "Examples:\n"
       "  qkv serve                                            digits, translation and summaries, at 127.0.0.1:8080\n"

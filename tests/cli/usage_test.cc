@@ -1,6 +1,9 @@
 // Wrong words on the command line, models of the wrong kind, and the progress line on a terminal.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "tests/cli/program.h"
 
 namespace qkv {
@@ -31,6 +34,85 @@ TEST(Usage, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(Qkv("help qk inspect").out, Qkv("qk inspect --help").out);
   EXPECT_EQ(Qkv("help").out, Qkv("--help").out);
   for (const char* version : {"-V", "version"}) EXPECT_EQ(Qkv(version).out, Qkv("--version").out);
+}
+
+// The names of all commands, those of groups too.
+std::vector<std::string> Commands() {
+  std::vector<std::string> names = {""};
+  for (const std::string& above : {std::string(), std::string("qk ")}) {
+    std::istringstream help(Qkv(above + "--help").out);
+    bool listed = false;
+    for (std::string line; std::getline(help, line);) {
+      if (listed && line.starts_with("  ") && line[2] != ' ')
+        names.push_back(above + line.substr(2, line.find(' ', 2) - 2));
+      listed = (listed && !line.empty()) || line == "Subcommands:";
+    }
+  }
+  return names;
+}
+
+size_t Columns(const std::string& line) {
+  return static_cast<size_t>(std::ranges::count_if(line, [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+TEST(Usage, HelpFitsTheTerminal) {
+  const std::vector<std::string> commands = Commands();
+  EXPECT_GE(commands.size(), 29u);
+  for (const std::string& command : commands) {
+    const std::string help = Qkv(command + " --help", "COLUMNS=").out,
+                      narrow = Qkv(command + " --help", "COLUMNS=60").out;
+    std::istringstream lines(help), narrow_lines(narrow);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(Columns(line), 100u) << command << ": " << line;
+      EXPECT_FALSE(line.ends_with(' ')) << command << ": " << line;
+    }
+    // Examples, which are commands to copy, are not broken.
+    for (std::string line; std::getline(narrow_lines, line);) {
+      if (!line.starts_with("  qkv ") && !line.starts_with("  curl ") && !line.starts_with("  hf ")) {
+        EXPECT_LE(Columns(line), 60u) << command << ": " << line;
+      }
+    }
+    EXPECT_NE(help, narrow);
+    // The parser's notation.
+    for (const char* word :
+         {"TEXT:", "INT:", "FLOAT:", "INT ", "Excludes:", "Needs:", "REQUIRED", "POSITIVE", "->", "=fp32"})
+      EXPECT_FALSE(Contains(help, word)) << command << ": " << word;
+  }
+}
+
+TEST(Usage, HelpListsOwnOptionsFirst) {
+  for (const auto& [command, own] :
+       std::initializer_list<std::pair<std::string, std::string>>{{"classify", "--prompts"},
+                                                                  {"embed", "--pool"},
+                                                                  {"search", "--pairs"},
+                                                                  {"evaluate", "--split"},
+                                                                  {"info", "--json"},
+                                                                  {"run", "--hidden"},
+                                                                  {"attend", "--layer"},
+                                                                  {"bench", "--seconds"},
+                                                                  {"translate", "--cut"},
+                                                                  {"verify", "--tolerance"}}) {
+    const std::string help = Qkv(command + " --help").out;
+    const size_t at = help.find("  " + own), files = help.find("\nModel files"), computing = help.find("\nComputing:");
+    ASSERT_NE(at, std::string::npos) << command << help;
+    ASSERT_NE(computing, std::string::npos) << command;
+    EXPECT_LT(at, computing) << command;
+    EXPECT_LT(at, std::min(files, help.size())) << command;
+    EXPECT_GT(help.find("--max-memory"), computing) << command;
+  }
+}
+
+TEST(Usage, HelpSaysItInWords) {
+  const std::string help = Qkv("classify --help", "COLUMNS=400").out;
+  for (const char* line :
+       {"Usage: qkv classify [OPTIONS] PATH...\n", "  --dtype fp32|bf16|int8|auto\n", "fp32 (default: fp32)\n",
+        "All logits too (only with --json)\n", "\n  -q, --quiet ", "  --cache[=use|verify] ", "\nExamples:\n"}) {
+    EXPECT_TRUE(Contains(help, line)) << line << " is not in\n" << help;
+  }
+  EXPECT_TRUE(Contains(Qkv("qk merge --help").out, "(required)"));
+  for (const char* command : {"classify", "embed", "search", "evaluate", "info", "run"}) {
+    EXPECT_TRUE(Contains(Qkv(std::string(command) + " --help").out, std::string("\n  qkv ") + command)) << command;
+  }
 }
 
 TEST(Usage, QuietSilencesNotesAndKeepsErrors) {
