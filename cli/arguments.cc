@@ -370,8 +370,10 @@ std::optional<int> Program::Parse(int argc, char** argv) {
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     // CLI11's own codes start at 100; help and version are successes.
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app_->exit(error) == 0 ? 0 : 2;
-    const std::string unknown = UnknownWord(app_.get(), argc, argv);
+    const bool asks = argc > 1 && std::string_view(argv[1]) == "help";
+    const std::string unknown = UnknownWord(app_.get(), asks ? argc - 1 : argc, asks ? argv + 1 : argv);
+    const bool is_success = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    if (is_success && !(asks && !unknown.empty())) return app_->exit(error) == 0 ? 0 : 2;
     const std::string reason = unknown.empty() ? WithoutRepetition(error.what()) : unknown;
     PrintMessage("{}\nRun with --help for more information.\n", EscapedText{reason});
     return 2;

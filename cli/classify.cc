@@ -149,7 +149,7 @@ void RegisterClassify(Command app, int* exit_code) {
           "A text for each class, its words in place of {}, such as \"a photo of {}\"; of several the mean counts")
       .Repeatable()
       .TypeName("TEXT");
-  command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, else 1)")
+  command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, --json and -o, else 1)")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("K");
   command

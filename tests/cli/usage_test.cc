@@ -33,6 +33,9 @@ TEST(Usage, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(Qkv("help classify").out, Qkv("classify --help").out);
   EXPECT_EQ(Qkv("help qk inspect").out, Qkv("qk inspect --help").out);
   EXPECT_EQ(Qkv("help").out, Qkv("--help").out);
+  const CommandOutput none = Qkv("help clasify");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_TRUE(Contains(none.err, "there is no command \"clasify\"")) << none.err;
   for (const char* version : {"-V", "version"}) EXPECT_EQ(Qkv(version).out, Qkv("--version").out);
 }
 
