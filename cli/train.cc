@@ -16,6 +16,7 @@
 #include "cli/train_maps.h"
 #include "cli/train_progress.h"
 #include "qkv/core/parallel.h"
+#include "qkv/report/text.h"
 #include "qkv/train/run/image_run.h"
 #include "qkv/train/run/initial_model.h"
 #include "qkv/train/run/log.h"
@@ -84,6 +85,23 @@ void PrintOutcome(const train::Outcome& outcome, bool saved, const TrainOptions&
   PrintMessageRaw(UsageHints(options.data, run));
 }
 
+// What a batch is of.
+std::string BatchesOf(const train::TrainingData& data) {
+  return fmt::format("of {} images", report::WithCommas(data.train.size()));
+}
+std::string BatchesOf(const train::SequenceData& data) { return fmt::format("sequences of {} tokens", data.length); }
+std::string BatchesOf(const train::PairData& data) {
+  return fmt::format("tokens of {} pairs", report::WithCommas(data.train.size()));
+}
+
+// "vit-tiny, 5,717,416 parameters: 31,200 steps of 128 of 50,000 images"
+std::string StartLine(const train::TrainConfig& config, const train::StartReport& start, const std::string& batches) {
+  return fmt::format("{}, {} parameters: {} steps of {} {}{}", config.model.empty() ? config.preset : config.model,
+                     report::WithCommas(start.parameters), report::WithCommas(start.steps),
+                     report::WithCommas(config.batch * config.accumulate), batches,
+                     start.step > 0 ? fmt::format(", {} taken before", report::WithCommas(start.step)) : "");
+}
+
 // A barrier: returns when all processes have called it.
 void Barrier(train::Communicator& processes) {
   double nothing = 0;
@@ -114,7 +132,8 @@ int TrainOn(train::Communicator& processes, const TrainOptions& options, const t
   }
   train::Observer observer = progress.Observer();
   bool begun = false;
-  observer.begun = [&] {
+  observer.begun = [&](const train::StartReport& start) {
+    progress.Say(StartLine(config, start, BatchesOf(data)));
     train::Appender(folder.path() / "command").Append(CommandToRepeat());
     begun = true;
   };

@@ -58,6 +58,7 @@ TEST_F(PairRuns, LearnToTranslate) {
       Qkv(OnPairs("run", "--epochs 12 --batch 600 --lr 4e-3 --dropout 0 --width 64 --depth 2 --heads 4"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "pairs: 1350 lines to train on, 150 for validation")) << said.err;
+  EXPECT_TRUE(Contains(said.err, " steps of 600 tokens of 1,350 pairs\n")) << said.err;
   EXPECT_TRUE(Contains(said.err, "BLEU")) << said.err;
   EXPECT_TRUE(Contains(said.err, "tokens/s")) << said.err;
   for (const char* file :

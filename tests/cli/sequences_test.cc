@@ -48,6 +48,7 @@ TEST_F(SequenceRuns, LearnATask) {
       "train task:reverse -o {} --length 6 --vocabulary 8 --width 32 --heads 2 --epochs 6 --lr 5e-3", Path("run")));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "task reverse: 6 tokens of 8")) << said.err;
+  EXPECT_TRUE(Contains(said.err, " parameters: 600 steps of 64 sequences of 6 tokens\n")) << said.err;
   EXPECT_TRUE(Contains(said.err, "qkv evaluate -m")) << said.err;
   EXPECT_FALSE(Contains(said.err, "classify")) << said.err;
   for (const char* file : {"model.safetensors", "config.json", "best/model.safetensors", "last/config.json",

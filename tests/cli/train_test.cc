@@ -240,8 +240,19 @@ TEST_F(Train, SaysHowLongItTakesAndThatARunIsNew) {
   const CommandOutput said = Qkv(Arguments("typo", "--steps 5 --resume"));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   EXPECT_TRUE(Contains(said.err, "there is no run " + Path("typo") + " yet: a new one begins")) << said.err;
-  EXPECT_TRUE(Contains(said.err, "5 steps in all, about ")) << said.err;
-  EXPECT_FALSE(Contains(Qkv(Arguments("typo", "--steps 6 --resume")).err, "a new one begins"));
+  const size_t start = said.err.find("qkv: vit-digits, "), estimate = said.err.find("5 steps in all, about ");
+  EXPECT_TRUE(Contains(said.err, " parameters: 5 steps of 12 of 48 images\n")) << said.err;
+  EXPECT_LT(start, estimate) << said.err;
+  ASSERT_NE(estimate, std::string::npos) << said.err;
+  int64_t parameters = 0;
+  const auto model = io::SafeTensors::Open(folder_ / "typo/last/model.safetensors");
+  for (const io::StoredTensor& tensor : model.tensors()) parameters += tensor.shape.size();
+  EXPECT_TRUE(Contains(said.err.substr(start),
+                       fmt::format("vit-digits, {},{:03} parameters", parameters / 1000, parameters % 1000)))
+      << said.err;
+  const CommandOutput resumed = Qkv(Arguments("typo", "--steps 6 --resume --accumulate 1"));
+  EXPECT_FALSE(Contains(resumed.err, "a new one begins")) << resumed.err;
+  EXPECT_TRUE(Contains(resumed.err, " parameters: 6 steps of 12 of 48 images, 5 taken before\n")) << resumed.err;
 }
 
 TEST_F(Train, TakesTheSizeOfThePreprocessing) {

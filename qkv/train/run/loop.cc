@@ -174,7 +174,10 @@ class Loop {
     WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
     log_.emplace(folder_.path() / "log.jsonl", run_state_.step);
     if (config_.tensorboard) events_.emplace(folder_.path(), run_state_.step);
-    if (observer_.begun) observer_.begun();
+    if (!observer_.begun) return;
+    StartReport report{.step = run_state_.step, .steps = schedule_.steps};
+    for (const Slot& slot : learner_.layout().slots()) report.parameters += slot.shape.size();
+    observer_.begun(report);
   }
 
   void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {

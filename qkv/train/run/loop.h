@@ -20,6 +20,12 @@
 
 namespace qkv::train {
 
+/// What the first step of this process begins with.
+struct StartReport {
+  int64_t parameters = 0;
+  int64_t step = 0, steps = 0;  // taken before, of a resumed run, and total
+};
+
 struct StepReport {
   int64_t step = 0, steps = 0;    // taken, and total
   int64_t epoch = 0;              // of this step, from 1
@@ -44,7 +50,7 @@ struct EvaluatedModel;  // image_run.h
 struct Observer {
   std::function<void(const std::string& note)> note;
   std::function<void(const char* what, int64_t done, int64_t total)> reading;  // reading images before the first step
-  std::function<void()> begun;  // ready for the first step: from now on the folder holds a run
+  std::function<void(const StartReport&)> begun;  // ready for the first step: from now on the folder holds a run
   std::function<void(const StepReport&)> step;
   // Images only. Called before the model is saved, so that a run resumed from the earlier state repeats the call.
   std::function<void(const EvaluatedModel&)> evaluated;
