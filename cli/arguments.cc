@@ -57,8 +57,9 @@ class HelpFormatter : public CLI::FormatterBase {
   template <typename Belongs>
   static std::vector<std::pair<std::string, std::string>> Entries(const CLI::App* app, Belongs belongs) {
     std::vector<const CLI::Option*> options = app->get_options(belongs);
-    std::ranges::stable_partition(
-        options, [](const CLI::Option* o) { return !o->check_lname("quiet") && !o->check_lname("help"); });
+    std::stable_partition(options.begin(), options.end(), [](const CLI::Option* o) {
+      return !o->check_lname("quiet") && !o->check_lname("help");
+    });
     std::vector<std::pair<std::string, std::string>> entries;
     for (const CLI::Option* option : options) entries.emplace_back(Name(option), Description(option));
     return entries;

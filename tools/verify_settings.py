@@ -364,7 +364,7 @@ class WritingModel(Model):
         # Token by token, as qkv shows it: a byte that is no text yet may become a part of one.
         stream, length = DecodeStream(skip_special_tokens=True), inputs["input_ids"].shape[1]
         pieces = [stream.step(self.tokenizer.backend_tokenizer, token) or "" for token in ids]
-        return "".join(pieces[length:]).rstrip("\ufffd")
+        return "".join(pieces[length:]).rstrip("\ufffd ")
 
     def judge(self, program, folder, expected, path, value):
         got, said = [], ""
@@ -374,7 +374,7 @@ class WritingModel(Model):
             said += done.stderr
             if done.returncode != 0:
                 return refusal(done, path, value)
-            got.append(json.loads(done.stdout)["text"].rstrip("\ufffd") if not self.pair else json.loads(done.stdout)["text"])  # fmt: skip
+            got.append(json.loads(done.stdout)["text"].rstrip("\ufffd ") if not self.pair else json.loads(done.stdout)["text"])  # fmt: skip
         if got == expected:
             return "equal", ""
         return ("noted" if "does not know" in said and path[-1] in said else "DIFFERENT"), f"{got} for {expected}"
