@@ -1,19 +1,26 @@
 #include "qkv/nn/pool.h"
 
 #include <algorithm>
+#include <array>
 
 namespace qkv::nn {
 
 template <typename T>
 void MeanPool(View<const T> x, int64_t begin, View<T> out) {
+  // In double, a block of features after the other: sums of thousands of tokens lose digits in float.
+  constexpr int64_t kBlock = 64;
   for (int64_t b = 0; b < x.dim(0); ++b) {
-    T* sum = out.row(b);
-    std::fill_n(sum, x.dim(2), T(0));
-    for (int64_t n = begin; n < x.dim(1); ++n) {
-      const T* token = x.at(b, n);
-      for (int64_t d = 0; d < x.dim(2); ++d) sum[d] += token[d];
+    for (int64_t first = 0; first < x.dim(2); first += kBlock) {
+      const int64_t features = std::min(kBlock, x.dim(2) - first);
+      std::array<double, kBlock> sums{};
+      for (int64_t n = begin; n < x.dim(1); ++n) {
+        const T* token = x.at(b, n) + first;
+        for (int64_t d = 0; d < features; ++d) sums[static_cast<size_t>(d)] += token[d];
+      }
+      const auto count = static_cast<double>(x.dim(1) - begin);
+      for (int64_t d = 0; d < features; ++d)
+        out.row(b)[first + d] = static_cast<T>(sums[static_cast<size_t>(d)] / count);
     }
-    for (int64_t d = 0; d < x.dim(2); ++d) sum[d] /= static_cast<T>(x.dim(1) - begin);
   }
 }
 
