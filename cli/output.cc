@@ -11,6 +11,7 @@
 
 #include "cli/progress.h"
 #include "qkv/app/json_line.h"
+#include "qkv/app/note.h"
 
 namespace qkv::cli {
 
@@ -54,7 +55,7 @@ void PrintMessageRaw(std::string_view text) noexcept {
 }
 
 void PrintNote(const std::string& text) {
-  if (!notes_silenced) PrintMessage("qkv: {}\n", EscapedText{text});
+  if (!notes_silenced || app::IsWarning(text)) PrintMessage("qkv: {}\n", EscapedText{text});
 }
 
 void SilenceNotes() { notes_silenced = true; }

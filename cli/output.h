@@ -38,7 +38,7 @@ void PrintMessage(fmt::format_string<Args...> format, Args&&... args) {
 
 /// To stderr: "qkv: " and a note of the library (app::Note), unless SilenceNotes was called.
 void PrintNote(const std::string& text);
-/// For -q: what was assumed about a model is not printed. Errors of single files are.
+/// For -q: what was assumed about a model is not printed. Warnings and errors of single files are.
 void SilenceNotes();
 /// Whether stderr is a terminal on which a line can be overwritten: none of TERM=dumb.
 bool CanOverwriteLines();

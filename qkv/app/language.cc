@@ -44,7 +44,7 @@ namespace {
 
 void NotifyAssumptions(const model::TextCheckpoint& checkpoint, const Note& note) {
   for (const std::string& assumption : checkpoint.description.assumptions) {
-    Notify(note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+    Notify(note, FormatShown("{}: {}{}", checkpoint.source, IsWarning(assumption) ? "" : "assumed: ", assumption));
   }
 }
 

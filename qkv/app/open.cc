@@ -66,7 +66,8 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
   model::Checkpoint checkpoint = OpenImages(path, given, options.path);
   for (const std::string& assumption : checkpoint.description.assumptions) {
-    Notify(options.note, FormatShown("{}: assumed: {}", checkpoint.source, assumption));
+    Notify(options.note,
+           FormatShown("{}: {}{}", checkpoint.source, IsWarning(assumption) ? "" : "assumed: ", assumption));
   }
   if (const std::string pool = AuthorsPool(options, checkpoint.description.config); !pool.empty()) {
     // For qkv info: other commands need no vectors.

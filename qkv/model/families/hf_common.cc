@@ -114,8 +114,8 @@ bool HfTiesHead(const io::Fields& config, const io::TensorSet& tensors, std::str
   if (!config.Bool("tie_word_embeddings", unless_given)) return false;
   const io::StoredTensor *const a = FindWithSuffix(tensors, table), *const b = FindWithSuffix(tensors, head);
   if (a == nullptr || b == nullptr || HaveEqualBytes(*a, *b)) return true;
-  assumptions->push_back(
-      FormatShown("{} is used, although the configuration ties the head to {}: their values differ", b->name, a->name));
+  assumptions->push_back(FormatShown(
+      "warning: {} is used, although the configuration ties the head to {}: their values differ", b->name, a->name));
   return false;
 }
 
