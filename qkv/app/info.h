@@ -11,13 +11,13 @@
 
 namespace qkv::app {
 
-/// The fields of `qkv info --json`: source, family, sizes, cost, labels, preprocessing in words, assumptions.
 /// Why a vector is not what a head of the file would make of it: "vit: classifier.weight and 1 more tensor of a head
 /// are not read"; empty if the model uses all heads of its file. Counters and tables that hold nothing learned are not
 /// told.
 std::string UnreadHeads(const model::Checkpoint& checkpoint);
 std::string UnreadHeads(const model::TextCheckpoint& checkpoint);
 
+/// The fields of `qkv info --json`: source, family, sizes, cost, labels, preprocessing in words, assumptions.
 io::Json InfoJson(const model::Checkpoint& checkpoint);
 
 /// The same for people, and what this machine runs it on: names and values, a line each.

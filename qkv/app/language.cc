@@ -40,20 +40,10 @@ std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> i
 
 bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
 
-namespace {
-
-void NotifyAssumptions(const model::TextCheckpoint& checkpoint, const Note& note) {
-  for (const std::string& assumption : checkpoint.description.assumptions) {
-    Notify(note, FormatShown("{}: {}{}", checkpoint.source, IsWarning(assumption) ? "" : "assumed: ", assumption));
-  }
-}
-
-}  // namespace
-
 model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options, const Note& note,
                                CachePolicy cache) {
   const auto checkpoint = model::TextCheckpoint::Open(FindModel(path));
-  NotifyAssumptions(checkpoint, note);
+  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, note);
   return BuildCached(checkpoint, options, CacheFor(cache, note));
 }
 
@@ -68,7 +58,7 @@ LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOpt
                                   CachePolicy cache, const std::string& name) {
   const fs::path found = FindModel(path);
   model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
-  NotifyAssumptions(checkpoint, note);
+  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, note);
   const model::TextDescription& d = checkpoint.description;
   text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found), d.sentence.lower_case);
   NotifySettings(tokenizer, checkpoint.source, note);

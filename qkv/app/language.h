@@ -120,11 +120,11 @@ class LanguageModel {
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
-  std::string DecodeWritten(const std::vector<int32_t>& tokens) const;
   LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, const model::Cache& cache,
                 text::Tokenizer tokenizer, text::Tokenizer target);
 
   void RequireWriter() const;
+  std::string DecodeWritten(const std::vector<int32_t>& tokens) const;
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts, int64_t length) const;
   int64_t EmbeddedLength() const;
   int64_t CountPrompt() const;

@@ -3,6 +3,9 @@
 
 #include <functional>
 #include <string>
+#include <vector>
+
+#include "qkv/core/error.h"
 
 namespace qkv::app {
 
@@ -15,6 +18,14 @@ inline bool IsWarning(const std::string& text) { return text.find("warning: ") !
 
 inline void Notify(const Note& note, const std::string& text) {
   if (note) note(text);
+}
+
+/// Tells what was assumed about a model, or warned of. source: the model.
+inline void NotifyAssumptions(const std::string& source, const std::vector<std::string>& assumptions,
+                              const Note& note) {
+  for (const std::string& assumption : assumptions) {
+    Notify(note, FormatShown("{}: {}{}", source, IsWarning(assumption) ? "" : "assumed: ", assumption));
+  }
 }
 
 }  // namespace qkv::app

@@ -65,10 +65,7 @@ model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
   const std::string id = HubIdOf(path);
   if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
   model::Checkpoint checkpoint = OpenImages(path, given, options.path);
-  for (const std::string& assumption : checkpoint.description.assumptions) {
-    Notify(options.note,
-           FormatShown("{}: {}{}", checkpoint.source, IsWarning(assumption) ? "" : "assumed: ", assumption));
-  }
+  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, options.note);
   if (const std::string pool = AuthorsPool(options, checkpoint.description.config); !pool.empty()) {
     // For qkv info: other commands need no vectors.
     checkpoint.description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
