@@ -38,7 +38,8 @@ const std::map<std::string, lab::Varied> kVaried = {
 
 // Keys that are not options here: --arms sets attention, cross-attention and rank, --seeds the seed, and all runs start
 // with new weights.
-constexpr std::array<std::string_view, 5> kNotShared = {"attention", "cross-attention", "rank", "seed", "model"};
+constexpr std::array<std::string_view, 6> kNotShared = {"attention", "cross-attention", "rank",
+                                                        "seed",      "model",           "minutes"};
 
 const std::vector<std::string> kAllArms = {
     "separate", "separate:qkv-bias=false", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric"};
@@ -140,7 +141,9 @@ train::Settings SharedSettings(const AblateOptions& options) {
   train::Settings shared = CollectSettings(options.file, options.settings);
   for (const std::string_view key : kNotShared) {
     Require(!shared.contains(key), "ablate: '{}' is not for all runs alike: {}", key,
-            key == "model" ? "all begin with new weights" : "--arms and --seeds say what it is in each");
+            key == "model"     ? "all begin with new weights"
+            : key == "minutes" ? "they are compared after equal steps, which --steps or --epochs gives"
+                               : "--arms and --seeds say what it is in each");
   }
   return shared;
 }

@@ -36,6 +36,9 @@ struct TrainOptions {
 // The configuration of a new run, or that of the run in `folder` with the changes that are allowed.
 template <typename Data>
 train::TrainConfig MakeConfig(const TrainOptions& options, const fs::path& folder, const Data& data, bool speaks) {
+  const train::Settings& named = options.settings;
+  Require(!named.contains("minutes") || !(named.contains("steps") || named.contains("epochs")),
+          "train: --minutes is instead of --{}; give one of them", named.contains("steps") ? "steps" : "epochs");
   train::Settings given = CollectSettings(options.file, options.settings);
   const fs::path file = folder / train::RunFolder::kConfig;
   if (options.resume && fs::exists(file)) {
@@ -96,8 +99,10 @@ std::string BatchesOf(const train::PairData& data) {
 
 // "vit-tiny, 5,717,416 parameters: 31,200 steps of 128 of 50,000 images"
 std::string StartLine(const train::TrainConfig& config, const train::StartReport& start, const std::string& batches) {
-  return fmt::format("{}, {} parameters: {} steps of {} {}{}", config.model.empty() ? config.preset : config.model,
-                     report::WithCommas(start.parameters), report::WithCommas(start.steps),
+  return fmt::format("{}, {} parameters: {} of {} {}{}", config.model.empty() ? config.preset : config.model,
+                     report::WithCommas(start.parameters),
+                     start.steps > 0 ? report::WithCommas(start.steps) + " steps"
+                                     : fmt::format("the steps that fit into {} minutes,", config.minutes),
                      report::WithCommas(config.batch * config.accumulate), batches,
                      start.step > 0 ? fmt::format(", {} taken before", report::WithCommas(start.step)) : "");
 }

@@ -126,9 +126,10 @@ void TrainProgress::Step(const train::StepReport& r) {
     Say(fmt::format("{} steps in all, about {} left at {:.0f} {}/s", r.steps, Duration(r.seconds_left),
                     r.rows_per_second, r.unit));
   }
-  OverwriteLine(fmt::format("{}epoch {}  step {}/{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s  {} left", of_many_,
-                            r.epoch, r.step, r.steps, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit,
-                            Duration(r.seconds_left)));
+  const std::string total = r.steps > 0 ? fmt::format("/{}", r.steps) : "";
+  const std::string left = r.steps > 0 ? "  " + Duration(r.seconds_left) + " left" : "";
+  OverwriteLine(fmt::format("{}epoch {}  step {}{}  loss {:.4f}  accuracy {:.1f} %  {:.0f} {}/s{}", of_many_, r.epoch,
+                            r.step, total, r.loss, 100 * r.accuracy, r.rows_per_second, r.unit, left));
 }
 
 void TrainProgress::Evaluation(const train::EvaluationReport& r) {

@@ -217,6 +217,7 @@ complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l min-lr -x -d "F
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l sched -x -a "cosine inverse-sqrt one-cycle constant" -d "Learning-rate schedule"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l epochs -x -d "Passes over the images or the text; for tasks 100 steps each"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l steps -x -d "Number of optimiser steps, instead of epochs; 0: as epochs says"
+complete -c qkv -n "__fish_seen_subcommand_from train" -l minutes -x -d "Minutes that the run takes, instead of epochs and steps; 0: as steps says"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l warmup-epochs -x -d "Epochs in which the learning rate rises; at most half of the run"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l batch -x -d "Images or sequences per batch"
 complete -c qkv -n "__fish_seen_subcommand_from train ablate" -l accumulate -x -d "Batches whose gradients are summed in one step"

@@ -14,8 +14,8 @@ namespace qkv::lab {
 namespace {
 
 // Keys that all runs share, or that the comparison sets itself.
-constexpr std::array<std::string_view, 9> kNotOfOneArm = {"seed",       "model",     "preset", "val-fraction", "length",
-                                                          "vocabulary", "tokenizer", "valid",  "valid-lines"};
+constexpr std::array<std::string_view, 10> kNotOfOneArm = {
+    "seed", "model", "preset", "val-fraction", "length", "vocabulary", "tokenizer", "valid", "valid-lines", "minutes"};
 
 std::string_view TakeUntil(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());

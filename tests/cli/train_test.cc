@@ -224,6 +224,35 @@ TEST_F(Train, AFinishedRunGoesOnForMoreSteps) {
   EXPECT_TRUE(Contains(ReadFile(folder_ / "more/config.yaml"), "steps: 9"));
 }
 
+TEST_F(Train, TakesTheStepsThatFitIntoItsMinutes) {
+  const auto arguments = [this](const std::string& more) {
+    std::string text = Arguments("timed", more);
+    const std::string epochs = "--epochs 10 ";
+    return text.erase(text.find(epochs), epochs.size());
+  };
+  const auto steps = [this] {
+    const std::string settings = ReadFile(folder_ / "timed/config.yaml"), key = "\nsteps: ";
+    EXPECT_TRUE(Contains(settings, "\nminutes: 0\n")) << settings;
+    return std::stoll(settings.substr(settings.find(key) + key.size()));
+  };
+  const CommandOutput said = Qkv(arguments("--minutes 0.02"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, " parameters: the steps that fit into 0.02 minutes, of 12 of 48 images\n"))
+      << said.err;
+  const int64_t taken = steps();
+  EXPECT_GE(taken, 3);
+  EXPECT_EQ(JsonLines(ReadFile(folder_ / "timed/log.jsonl")).back()["step"], taken);
+  // Resumed, it is a run of these steps; or of those that fit into more minutes.
+  ASSERT_EQ(Qkv(arguments("--resume")).exit_code, 0);
+  EXPECT_EQ(steps(), taken);
+  ASSERT_EQ(Qkv(arguments("--resume --minutes 0.001")).exit_code, 0);
+  EXPECT_GT(steps(), taken);
+
+  const CommandOutput both = Qkv(arguments("--resume --minutes 1 --steps 5"));
+  EXPECT_EQ(both.exit_code, 1);
+  EXPECT_TRUE(Contains(both.err, "--minutes is instead of --steps; give one of them")) << both.err;
+}
+
 TEST_F(Train, ContinuesFromACheckpoint) {
   const CommandOutput said = Qkv(fmt::format("train {} -o {} -m {} --epochs 2 --batch 12 --image-size 32x16",
                                              Path("data"), Path("run"), Golden("timm_grey")));

@@ -265,7 +265,8 @@ Settings FromYaml(const std::string& file, std::string_view text) {
 }
 
 // Keys added later. Older runs lack them and behaved as their defaults do.
-constexpr std::string_view kLaterKeys[] = {"norm", "norm-place", "head-width", "key-heads", "window", "sinks"};
+constexpr std::string_view kLaterKeys[] = {"norm",   "norm-place", "head-width", "key-heads",
+                                           "window", "sinks",      "minutes"};
 
 }  // namespace
 
@@ -287,6 +288,8 @@ bool IsSwitch(const Key& key) { return std::holds_alternative<bool TrainConfig::
 std::vector<std::string_view> ListChoices(const Key& key) { return SplitWords(key.choices); }
 
 Settings MergeSettings(Settings below, const Settings& above) {
+  if (above.contains("epochs")) below.erase("steps");
+  if (above.contains("epochs") || above.contains("steps")) below.erase("minutes");
   for (const auto& [key, value] : above) below.insert_or_assign(key, value);
   return below;
 }

@@ -72,6 +72,7 @@ struct TrainConfig {
   double beta1 = 0.9, beta2 = 0.999, momentum = 0.9;
   double clip_grad = 1;
   int64_t epochs = 30, steps = 0;
+  double minutes = 0;
   double warmup_epochs = 2;
   int64_t batch = 128, accumulate = 1;
 
@@ -112,7 +113,8 @@ std::vector<std::string_view> ListChoices(const Key& key);
 /// Given values by key, not yet parsed.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
-/// Merges two settings; `above` takes precedence.
+/// Merges two settings; `above` takes precedence. So does its way of saying when a run ends: epochs or steps there
+/// stand above minutes and steps below.
 Settings MergeSettings(Settings below, const Settings& above);
 
 /// Parses `text` and sets a key. Throws Error, prefixed with `where`, that says what is expected.

@@ -177,6 +177,7 @@ class ImageLearner : public Learner {
     return stepper_->Apply(learning_rate, weights);
   }
 
+  int64_t evaluated_rows() const override { return validation_images_->size(); }
   std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override;
 
   std::string config() const override { return initial_.config; }

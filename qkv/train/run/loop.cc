@@ -11,6 +11,7 @@
 #include "qkv/train/optimizer/schedule.h"
 #include "qkv/train/run/log.h"
 #include "qkv/train/run/stopped.h"
+#include "qkv/train/run/time_limit.h"
 
 namespace qkv::train {
 namespace {
@@ -61,6 +62,10 @@ void RequireSame(View<const float> weights, Communicator& processes) {
       "train: the processes' weights differ: their machines compute differently; QKV_ISA makes them all use the same "
       "instruction set");
 }
+
+// Steps that are timed before a run's minutes are as many steps. The first, which touches memory for the first time, is
+// slower and does not count.
+constexpr int64_t kTimedSteps = 3;
 
 class Loop {
  public:
@@ -127,14 +132,21 @@ class Loop {
     }
     learner_.Open(*optimizer_, run_state_.step);
     schedule_ = MakeSchedule(config_, learner_.steps_per_epoch());
+    // Until the first steps are timed, the schedule is one that they do not end.
+    if (times_) schedule_.steps = std::max(schedule_.steps, run_state_.step + kTimedSteps + 1);
     Validate(schedule_);
     Require(run_state_.step <= schedule_.steps, "train: the run has taken {} steps; expected at least as many, got {}",
             run_state_.step, schedule_.steps);
     RequireCountable();
+    if (!times_) NoteShortWarmup();
+  }
+
+  void NoteShortWarmup() const {
     const double warmup = config_.warmup_epochs * static_cast<double>(learner_.steps_per_epoch());
     const bool limited =
         schedule_.kind != Schedule::Kind::kOneCycle && static_cast<double>(schedule_.warmup) + 1 < warmup;
-    if (limited && run_state_.step == 0 && observer_.note) {
+    const bool resumed = run_state_.step > steps_;
+    if (limited && !resumed && observer_.note) {
       observer_.note(
           fmt::format("warmup-epochs {} is more than half of this run: the learning rate rises for {} of its {} steps",
                       config_.warmup_epochs, schedule_.warmup, schedule_.steps));
@@ -171,14 +183,16 @@ class Loop {
 
   void OpenFolder() {
     if (!processes_.first()) return;
-    WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_));
+    WriteSettings();
     log_.emplace(folder_.path() / "log.jsonl", run_state_.step);
     if (config_.tensorboard) events_.emplace(folder_.path(), run_state_.step);
     if (!observer_.begun) return;
-    StartReport report{.step = run_state_.step, .steps = schedule_.steps};
+    StartReport report{.step = run_state_.step, .steps = times_ ? 0 : schedule_.steps};
     for (const Slot& slot : learner_.layout().slots()) report.parameters += slot.shape.size();
     observer_.begun(report);
   }
+
+  void WriteSettings() const { WriteFile(folder_.path() / RunFolder::kConfig, ToYaml(config_)); }
 
   void Log(const char* event, const std::vector<std::pair<std::string, double>>& values) {
     if (!log_) return;
@@ -198,11 +212,7 @@ class Loop {
     return (run_state_.step + steps - 1) / steps;
   }
 
-  bool IsEvaluated(int64_t step) const {
-    const int64_t every =
-        config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
-    return step == schedule_.steps || step % every == 0;
-  }
+  bool IsEvaluated(int64_t step) const { return step == schedule_.steps || step % StepsBetweenEvaluations() == 0; }
 
   // If one process stops, all stop after the same step.
   bool IsStopped() {
@@ -213,6 +223,17 @@ class Loop {
 
   bool HasStoppedImproving() const { return config_.patience > 0 && run_state_.without_better >= config_.patience; }
 
+  int64_t StepsBetweenEvaluations() const {
+    return config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
+  }
+
+  // Makes the run one of the steps that fit into its minutes. evaluation: seconds of one and of saving.
+  void ChooseSteps(double evaluation);
+  // An evaluation goes forward, which is about a third of a step.
+  double EstimateEvaluation() const {
+    return static_cast<double>(learner_.evaluated_rows()) * seconds_ /
+           (3.0 * static_cast<double>(std::max<int64_t>(1, rows_)));
+  }
   void TakeStep();
   // Returns false, with nothing saved, if stopped before the evaluation was complete.
   bool EvaluateAndSave();
@@ -223,7 +244,7 @@ class Loop {
     return run_state_.step > 0 && !optimizer_->average().empty() ? optimizer_->average() : View<const float>(weights_);
   }
 
-  const TrainConfig& config_;
+  TrainConfig config_;
   Learner& learner_;
   RunFolder& folder_;
   const Observer& observer_;
@@ -237,9 +258,26 @@ class Loop {
 
   std::optional<train::Log> log_;
   std::optional<EventFile> events_;
-  int64_t rows_ = 0, steps_ = 0;  // of this process
-  double seconds_ = 0;            // time of its steps
+  int64_t rows_ = 0, steps_ = 0;            // of this process
+  double seconds_ = 0, first_seconds_ = 0;  // time of its steps, and of the first of them
+
+  const Clock::time_point begin_ = Clock::now();
+  const double minutes_ = config_.minutes;
+  bool times_ = minutes_ > 0;  // they decide the number of steps, which is not final
 };
+
+void Loop::ChooseSteps(double evaluation) {
+  // All processes take the same steps: by their mean times.
+  double times[] = {60 * minutes_ - SecondsSince(begin_), (seconds_ - first_seconds_) / static_cast<double>(steps_ - 1),
+                    evaluation};
+  processes_.Sum(times);
+  for (double& time : times) time /= processes_.size();
+  const Pace pace{.step = times[1], .evaluation = times[2], .between = StepsBetweenEvaluations()};
+  config_.steps = run_state_.step + CountStepsWithin(times[0], pace);
+  config_.minutes = 0;
+  schedule_ = MakeSchedule(config_, learner_.steps_per_epoch());
+  if (processes_.first()) WriteSettings();
+}
 
 void Loop::TakeStep() {
   const Clock::time_point begin = Clock::now();
@@ -250,11 +288,15 @@ void Loop::TakeStep() {
   run_state_.evaluated += sum;
   rows_ += sum.rows;
   seconds_ += SecondsSince(begin);
-  ++steps_;
+  if (++steps_ == 1) first_seconds_ = seconds_;
+  if (times_ && steps_ == kTimedSteps) {
+    ChooseSteps(EstimateEvaluation());
+    NoteShortWarmup();
+  }
 
   StepReport report;
   report.step = run_state_.step;
-  report.steps = schedule_.steps;
+  report.steps = times_ && steps_ < kTimedSteps ? 0 : schedule_.steps;
   report.epoch = Epoch();
   report.loss = sum.loss / Rows(sum);
   report.accuracy = static_cast<double>(sum.correct) / Rows(sum);
@@ -277,6 +319,7 @@ void Loop::TakeStep() {
 }
 
 bool Loop::EvaluateAndSave() {
+  const Clock::time_point begin = Clock::now();
   const std::optional<Score> result = learner_.Evaluate(EvaluatedWeights(), [&] { return IsStopped(); });
   if (!result) return false;
   const Score& score = *result;
@@ -300,6 +343,13 @@ bool Loop::EvaluateAndSave() {
   Log("evaluation", values);
   Save(report.best);
   if (observer_.evaluation) observer_.evaluation(report);
+  if (times_ && steps_ >= kTimedSteps && run_state_.step < schedule_.steps) {
+    times_ = false;
+    ChooseSteps(SecondsSince(begin));
+    if (observer_.note) {
+      observer_.note(fmt::format("with evaluations, {} steps fit into {} minutes", schedule_.steps, minutes_));
+    }
+  }
   return true;
 }
 

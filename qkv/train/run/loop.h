@@ -23,11 +23,11 @@ namespace qkv::train {
 /// What the first step of this process begins with.
 struct StartReport {
   int64_t parameters = 0;
-  int64_t step = 0, steps = 0;  // taken before, of a resumed run, and total
+  int64_t step = 0, steps = 0;  // taken before, of a resumed run, and total; total 0: minutes decide
 };
 
 struct StepReport {
-  int64_t step = 0, steps = 0;    // taken, and total
+  int64_t step = 0, steps = 0;    // taken, and total; total 0: not yet known
   int64_t epoch = 0;              // of this step, from 1
   double loss = 0, accuracy = 0;  // over the step's rows
   double learning_rate = 0, gradient_norm = 0;
@@ -86,6 +86,8 @@ class Learner {
   /// Throws Stopped if stopped before it is ready.
   virtual void Open(Optimizer<float>& optimizer, int64_t step) = 0;
   virtual int64_t steps_per_epoch() const = 0;
+  /// Rows that Evaluate takes through the model. Cost beyond that, such as translating, does not count.
+  virtual int64_t evaluated_rows() const = 0;
   /// Runs the next step.
   virtual StepResult Step(double learning_rate, View<float> weights) = 0;
   /// Evaluates on the validation data. Returns nothing if `stop` returns true before the end. All processes call `stop`
@@ -107,9 +109,10 @@ Initialisation MakeInitialisation(const TrainConfig& config);
 /// calls this with a learner of its own; only rank 0 writes its folder, the others hold a Reader of it. If
 /// observer.stop returns true, it saves after the current step and returns; an interrupted evaluation is repeated when
 /// the run resumes. Writes config.yaml, log.jsonl and, if configured, event files. Writes nothing before the first step
-/// can run, so a run that fails to start leaves nothing behind. Throws Error if the data differ from those that the run
-/// began with, the saved state does not belong to this run, the loss is not finite, or a file cannot be written; the
-/// last checkpoint then remains.
+/// can run, so a run that fails to start leaves nothing behind. With `minutes`, the first steps and the first
+/// evaluation are timed; then the run is one of the steps that fit, in config.yaml too. Throws Error if the data differ
+/// from those that the run began with, the saved state does not belong to this run, the loss is not finite, or a file
+/// cannot be written; the last checkpoint then remains.
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
                 Communicator* processes = nullptr);
 

@@ -83,6 +83,13 @@ class PairLearner : public Learner {
     return stepper_->Apply(learning_rate, weights);
   }
 
+  int64_t evaluated_rows() const override {
+    const TokenTexts& target = data_.validation.target;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < target.size(); ++i) tokens += target.length(i);
+    return tokens;
+  }
+
   // With several processes, each evaluates everything and gets the same result.
   std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override {
     const model::TextModel model = MakeTextModel(*network_, weights);

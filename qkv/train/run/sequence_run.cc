@@ -69,6 +69,8 @@ class SequenceLearner : public Learner {
     return stepper_->Apply(learning_rate, weights);
   }
 
+  int64_t evaluated_rows() const override { return data_.validation->size() * data_.length; }
+
   // With several processes, each evaluates everything and gets the same result.
   std::optional<Score> Evaluate(View<const float> weights, const std::function<bool()>& stop) override {
     const std::vector<io::StoredTensor> stored = Tensors(weights);

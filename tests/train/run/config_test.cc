@@ -141,6 +141,16 @@ TEST(TrainConfig, AResumedRunIsTheSame) {
       Contains(ErrorMessage([&] { RequireSameRun(Resolve(begun), Resolve(later)); }), "lr was 0.001, now 0.01"));
 }
 
+// What says when a run ends replaces what said so below.
+TEST(TrainConfig, TheEndIsThatOfTheSettingsAbove) {
+  const Settings steps = {{"steps", "100"}, {"epochs", "30"}}, minutes = {{"minutes", "5"}};
+  EXPECT_EQ(Resolve(MergeSettings(steps, {{"epochs", "40"}})).steps, 0);
+  EXPECT_EQ(Resolve(MergeSettings(minutes, {{"epochs", "40"}})).minutes, 0);
+  EXPECT_EQ(Resolve(MergeSettings(minutes, {{"steps", "9"}})).minutes, 0);
+  EXPECT_EQ(Resolve(MergeSettings(steps, minutes)).minutes, 5);
+  EXPECT_EQ(Resolve(MergeSettings(steps, {{"lr", "1e-3"}})).steps, 100);
+}
+
 TEST(TrainConfig, EveryKeyIsDocumentedOnce) {
   const std::string page = ReadFile(SourceFolder() / "docs/training.md");
   std::set<std::string_view> names;
