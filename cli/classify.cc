@@ -74,6 +74,8 @@ std::optional<RowsFile> MakeRows(const ClassifyOptions& options, const ImageList
 }
 
 int Classify(const ClassifyOptions& options) {
+  Require(!options.logits || options.json || options.output.ends_with(".jsonl"),
+          "classify: --logits needs --json or -o FILE.jsonl: a line for people has no room for them");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const bool by_prompts = !options.prompts.empty();
@@ -156,8 +158,8 @@ void RegisterClassify(Command app, int* exit_code) {
       .AddOption("-o,--output", &options->output,
                  "Write the classes of all images to a file instead: .csv (path, class_1, score_1, …) or .jsonl")
       .TypeName("FILE");
-  const Option json = command.AddFlag("--json", &options->json, "JSON Lines on stdout");
-  command.AddFlag("--logits", &options->logits, "All logits too").Needs(json);
+  command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command.AddFlag("--logits", &options->logits, "All logits too, by --json or in -o FILE.jsonl");
   command.Footer(
       "Examples:\n"
       "  qkv classify -m google/vit-base-patch16-224 photo.jpg\n"

@@ -77,7 +77,7 @@ int WriteTexts(const EmbedOptions& options, const app::EmbeddingSource& source, 
   const std::vector<std::string> texts = app::ReadTexts(options.texts);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) {
-    table.emplace(options.output, source);
+    table.emplace(options.output, source, /*of_texts=*/true);
     RequireOutputs(options, *table, {{options.texts}});
   }
   const Tensor<float> vectors = embed(texts);

@@ -94,8 +94,8 @@ std::string WorkingFolderFrom(const std::string& file) {
 
 }  // namespace
 
-EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source)
-    : file_(std::move(file)), source_(std::move(source)) {
+EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source, bool of_texts)
+    : file_(std::move(file)), source_(std::move(source)), of_texts_(of_texts) {
   Require(IsNpy() || IsCsv() || file_.ends_with(".safetensors"), "embed: -o ends in .npy, .safetensors or .csv, got {}",
           file_);
 }
@@ -119,7 +119,7 @@ void EmbeddingTable::Add(const Embedding& embedding) {
 void EmbeddingTable::SaveCsv() const {
   const auto width = static_cast<size_t>(shape_[0]);
   WriteFile(file_, [&](FileSink& sink) {
-    std::string line = "path";
+    std::string line = of_texts_ ? "text" : "path";
     for (size_t d = 0; d < width; ++d) line += fmt::format(",x{}", d);
     sink.Write(line + "\n");
     for (size_t i = 0; i < paths_.size(); ++i) {

@@ -56,8 +56,8 @@ class EmbeddingTable {
  public:
   /// `file` ends in .csv (a row for each image: its path, then its vector), .npy (beside it are the paths, a line each,
   /// in NAME.paths.txt, and `source` in NAME.model.json) or .safetensors (both are metadata). Throws Error otherwise.
-  /// vector_file.h reads them.
-  EmbeddingTable(std::string file, EmbeddingSource source);
+  /// vector_file.h reads them. of_texts: the paths are texts.
+  EmbeddingTable(std::string file, EmbeddingSource source, bool of_texts = false);
 
   /// The files that Save writes.
   std::vector<std::string> outputs() const;
@@ -77,6 +77,7 @@ class EmbeddingTable {
   EmbeddingSource source_;
   std::vector<std::string> paths_;
   std::vector<float> values_;
+  bool of_texts_;
   Shape shape_;  // of one image
 };
 

@@ -268,6 +268,9 @@ TEST(Classify, WritesTables) {
   EXPECT_EQ(count, 20);
   ASSERT_EQ(Qkv("classify --top 2 -o " + lines + " " + Digits()).exit_code, 0);
   EXPECT_EQ(ReadFile(lines), Qkv("classify --top 2 --json " + Digits()).out);
+  ASSERT_EQ(Qkv("classify --logits -o " + lines + " " + Digits()).exit_code, 0);
+  EXPECT_EQ(ReadFile(lines), Qkv("classify --logits --json " + Digits()).out);
+  EXPECT_TRUE(Contains(Qkv("classify --logits -o " + csv + " " + Digits()).err, "--logits needs --json"));
   // More than there are classes.
   ASSERT_EQ(Qkv("classify --top 12 -o " + csv + " " + Digits()).exit_code, 0);
   const std::string text = ReadFile(csv);

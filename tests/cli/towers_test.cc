@@ -149,6 +149,9 @@ TEST_P(Towers, ReadTextsFromLines) {
     ExpectNear(vectors[i]["embedding"].get<std::vector<double>>(), expected_["text_embeds"][i]);
   }
   EXPECT_FALSE(Contains(piped.err, "are cut")) << piped.err;
+  const std::string table = (folder_ / "texts.csv").string();
+  ASSERT_EQ(Qkv("embed -o " + table + " -m " + Model() + " --text " + lines).exit_code, 0);
+  EXPECT_TRUE(ReadFile(table).starts_with("text,x0,")) << ReadFile(table).substr(0, 99);
   const CommandOutput cut = Qkv("embed -m " + Model() + " --text " + TextsFile());
   EXPECT_TRUE(Contains(cut.err, "more than the model's 12 tokens and are cut")) << cut.err;
   const CommandOutput pool = Qkv("embed --pool cls -m " + Model() + " --text " + lines);

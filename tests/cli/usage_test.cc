@@ -109,7 +109,7 @@ TEST(Usage, HelpSaysItInWords) {
   const std::string help = Qkv("classify --help", "COLUMNS=400").out;
   for (const char* line :
        {"Usage: qkv classify [OPTIONS] PATH...\n", "  --dtype fp32|bf16|int8|auto\n", "fp32 (default: fp32)\n",
-        "All logits too (only with --json)\n", "\n  -q, --quiet ", "  --cache[=use|verify] ", "\nExamples:\n"}) {
+        "All logits too, by --json or in -o FILE.jsonl\n", "\n  -q, --quiet ", "  --cache[=use|verify] ", "\nExamples:\n"}) {
     EXPECT_TRUE(Contains(help, line)) << line << " is not in\n" << help;
   }
   EXPECT_TRUE(Contains(Qkv("qk merge --help").out, "(required)"));
