@@ -80,8 +80,8 @@ TEST(SimilarGroups, AreThoseOfAllPairs) {
       for (size_t i = 0; i < group.others.size(); ++i) {
         EXPECT_GE(group.others[i].score, least);
         if (i > 0) {
-        EXPECT_LE(group.others[i].score, group.others[i - 1].score);
-      }
+          EXPECT_LE(group.others[i].score, group.others[i - 1].score);
+        }
       }
     }
   }
