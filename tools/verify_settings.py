@@ -454,8 +454,12 @@ def judge(done, path, value):
     return "DIFFERENT", f"{', '.join(wrong[:4])} differ" + (f"; {done.stderr.strip()[:200]}" if done.stderr else "")
 
 
-def is_drawn(answers, again):
+def is_drawn(model, folder, answers):
     """True if the original's own answers differ from one time to the next: of weights that no file has, or sampled."""
+    try:
+        again = model.answers(folder)
+    except OriginalRefuses:  # one of the two
+        return True
     if isinstance(answers, dict):
         return any(not torch.equal(again[name], value) for name, value in answers.items())
     return not np.array_equal(answers, again)
@@ -472,7 +476,7 @@ def walk_config(model, folder, program, verdicts):
             verdicts.add(model.name, path, value, "original", str(error)[:100])
             continue
         verdict, said = model.judge(program, folder, answers, path, value)
-        if verdict == "DIFFERENT" and is_drawn(answers, model.answers(folder)):
+        if verdict == "DIFFERENT" and is_drawn(model, folder, answers):
             verdict, said = "original", "drawn anew each time"
         verdicts.add(model.name, path, value, verdict, said)
     model.write(folder, config)
