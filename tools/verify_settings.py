@@ -519,7 +519,7 @@ def judge_images(done, path, value, answers, expected):
     if done.returncode != 0:
         return refusal(done, path, value)
     found = load_file(answers)
-    got = found["logits" if "logits" in found else "embedding"]
+    got = found["logits" if "logits" in found else "pooled"]
     if got.shape == expected.shape and (got - expected).abs().max() <= 1e-3 * expected.abs().max():
         return "equal", ""
     if "does not know" in done.stderr and path[-1] in done.stderr:
