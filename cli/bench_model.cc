@@ -13,7 +13,9 @@
 #include "cli/output.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {

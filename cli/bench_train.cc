@@ -10,6 +10,7 @@
 #include "cli/bench_step.h"
 #include "cli/output.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/layout/cost.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {

@@ -9,6 +9,7 @@
 #include "qkv/app/model_settings.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {

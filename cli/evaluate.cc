@@ -21,6 +21,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/report/table.h"

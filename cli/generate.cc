@@ -13,10 +13,11 @@
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/decoder.h"
-#include "qkv/model/finite.h"
-#include "qkv/model/sampling.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
+#include "qkv/model/sequence/decoder.h"
+#include "qkv/model/sequence/sampling.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "qkv/app/language.h"
 #include "qkv/app/model_settings.h"
 #include "qkv/app/text_info.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {

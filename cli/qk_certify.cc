@@ -17,6 +17,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/certificate.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 
 namespace qkv::cli {
 namespace {

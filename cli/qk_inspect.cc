@@ -17,6 +17,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/train/sequences/pair_texts.h"

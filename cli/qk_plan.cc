@@ -16,7 +16,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/lab/plan_timing.h"
 #include "qkv/lab/plan_trial.h"
-#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/blocks/attention_orders.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"

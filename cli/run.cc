@@ -15,8 +15,8 @@
 #include "qkv/app/towers.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
+#include "qkv/model/blocks/finite.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/finite.h"
 
 namespace qkv::cli {
 namespace {

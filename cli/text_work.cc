@@ -10,9 +10,9 @@
 #include "qkv/app/texts.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
-#include "qkv/model/decoder.h"
-#include "qkv/model/finite.h"
-#include "qkv/model/generation.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/sequence/decoder.h"
+#include "qkv/model/sequence/generation.h"
 
 namespace qkv::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "qkv/model/generation.h"
+#include "qkv/model/sequence/generation.h"
 
 namespace qkv::cli {
 

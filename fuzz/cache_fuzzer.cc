@@ -14,8 +14,10 @@
 #include "qkv/core/file.h"
 #include "qkv/core/rng.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/text_model.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/sequence/text_model.h"
+#include "qkv/model/vision/vit.h"
 
 namespace {
 

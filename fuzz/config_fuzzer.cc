@@ -4,7 +4,10 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
+#include "qkv/model/checkpoint/bind.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/layout/cost.h"
 
 namespace {
 

@@ -8,9 +8,12 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/rng.h"
-#include "qkv/model/decoder.h"
-#include "qkv/model/sampling.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/sequence/decoder.h"
+#include "qkv/model/sequence/sampling.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace {
 

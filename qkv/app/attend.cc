@@ -10,7 +10,7 @@
 #include "qkv/app/parse.h"
 #include "qkv/inspect/rollout.h"
 #include "qkv/io/float_list.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {

@@ -8,8 +8,8 @@
 #include "qkv/app/language.h"
 #include "qkv/app/texts.h"
 #include "qkv/core/error.h"
-#include "qkv/model/decoder.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/sequence/decoder.h"
 
 namespace qkv::app {
 namespace {

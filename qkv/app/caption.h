@@ -11,7 +11,7 @@
 #include "qkv/app/pipeline.h"
 #include "qkv/io/json.h"
 #include "qkv/model/caption_model.h"
-#include "qkv/model/generation.h"
+#include "qkv/model/sequence/generation.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::app {

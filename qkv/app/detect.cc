@@ -8,7 +8,8 @@
 #include "qkv/app/box_drawing.h"
 #include "qkv/app/image_reader.h"
 #include "qkv/app/labels.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::app {

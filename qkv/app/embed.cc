@@ -13,6 +13,7 @@
 #include "qkv/io/float_list.h"
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "qkv/model/two_tower.h"
 #include "qkv/nn/pool.h"
 #include "qkv/report/text.h"

@@ -11,7 +11,10 @@
 #include "qkv/app/parse.h"
 #include "qkv/app/sequence_info.h"
 #include "qkv/model/checkpoint/separate.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/config/separation.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
 

@@ -10,7 +10,7 @@
 #include "qkv/core/error.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
-#include "qkv/model/checkpoint/tokenizer_files.h"
+#include "qkv/model/layout/tokenizer_files.h"
 
 namespace qkv::app {
 namespace fs = std::filesystem;

@@ -11,8 +11,8 @@
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
-#include "qkv/model/build/text_cache.h"
-#include "qkv/model/pair_generation.h"
+#include "qkv/model/sequence/pair_generation.h"
+#include "qkv/model/sequence/text_cache.h"
 
 namespace qkv::app {
 namespace {

@@ -12,8 +12,8 @@
 #include "qkv/app/note.h"
 #include "qkv/app/open.h"
 #include "qkv/app/text_ids.h"
-#include "qkv/model/generation.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/generation.h"
+#include "qkv/model/sequence/text_model.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::app {

@@ -8,8 +8,9 @@
 #include "qkv/app/hub.h"
 #include "qkv/app/language.h"
 #include "qkv/app/open.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::app {

@@ -5,9 +5,9 @@
 #include "qkv/app/hub.h"
 #include "qkv/app/labels.h"
 #include "qkv/builtin/digits.h"
-#include "qkv/model/checkpoint/limits.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/families/known_models.h"
+#include "qkv/model/layout/limits.h"
 
 namespace qkv::app {
 namespace {

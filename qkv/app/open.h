@@ -12,7 +12,7 @@
 
 namespace qkv::app {
 
-/// Whether the built model is kept on disk, so that the next start is immediate (model/build/cache.h).
+/// Whether the built model is kept on disk, so that the next start is immediate (model/blocks/cache.h).
 enum class CachePolicy {
   kIfSet,   // only if the environment variable QKV_CACHE names a folder
   kUse,     // always

@@ -14,7 +14,8 @@
 #include "qkv/app/image_reader.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 
 namespace qkv::app {
 namespace {

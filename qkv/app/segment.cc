@@ -13,7 +13,8 @@
 #include "qkv/core/lines.h"
 #include "qkv/core/memory.h"
 #include "qkv/image/encode.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 
 namespace qkv::app {
 namespace {

@@ -8,7 +8,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/layout/limits.h"
 #include "qkv/report/text.h"
 #include "qkv/train/run/config.h"
 #include "qkv/train/run/initial_model.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "qkv/core/error.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
 
 namespace qkv::app {
 namespace {

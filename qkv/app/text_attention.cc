@@ -10,7 +10,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/memory.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {

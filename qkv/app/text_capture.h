@@ -11,7 +11,7 @@
 #include "qkv/app/capture.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/caption_model.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/text_model.h"
 
 namespace qkv::app {
 

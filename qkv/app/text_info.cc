@@ -6,7 +6,8 @@
 #include <set>
 
 #include "qkv/app/sequence_info.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "qkv/core/error.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "qkv/model/two_tower.h"
 
 namespace qkv::app {

@@ -6,7 +6,7 @@
 #include "qkv/app/capture.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
 
 namespace qkv::app {
 

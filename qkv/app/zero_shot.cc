@@ -7,6 +7,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
+#include "qkv/model/blocks/unit_rows.h"
 
 namespace qkv::app {
 namespace {

@@ -10,7 +10,7 @@
 #include "qkv/core/parallel.h"
 #include "qkv/core/pause.h"
 #include "qkv/explore/gauge.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
 #include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::explore {

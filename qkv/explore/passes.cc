@@ -9,7 +9,8 @@
 #include "qkv/explore/features.h"
 #include "qkv/explore/fields.h"
 #include "qkv/inspect/rollout.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 
 namespace qkv::explore {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "qkv/attention/plan.h"
 #include "qkv/explore/fields.h"
-#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/blocks/attention_orders.h"
 #include "qkv/model/config/description.h"
 
 namespace qkv::explore {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "qkv/explore/fields.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "qkv/nn/training/linear.h"
 #include "qkv/nn/training/norm.h"
 #include "qkv/nn/training/pool.h"

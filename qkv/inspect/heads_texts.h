@@ -9,7 +9,7 @@
 
 #include "qkv/inspect/heads_tokens.h"
 #include "qkv/inspect/parts.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/text_model.h"
 
 namespace qkv::inspect {
 

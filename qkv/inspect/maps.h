@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "qkv/inspect/fusion.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
 
 namespace qkv::inspect {
 

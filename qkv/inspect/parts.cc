@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
+
 namespace qkv::inspect {
 namespace {
 

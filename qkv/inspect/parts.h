@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "qkv/inspect/weights.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::inspect {
 

@@ -7,7 +7,7 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/simd/gemm/matmul.h"
 
 namespace qkv::inspect {

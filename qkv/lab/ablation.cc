@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "qkv/core/error.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/run/initial_model.h"
 
 namespace qkv::lab {

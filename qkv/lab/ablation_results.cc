@@ -8,9 +8,11 @@
 #include "qkv/inspect/heads.h"
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/stored_blocks.h"
-#include "qkv/model/checkpoint/tensor_table.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/train/run/log.h"
 
 namespace qkv::lab {

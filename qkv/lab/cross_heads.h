@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/text_model.h"
 #include "qkv/train/sequences/pairs.h"
 
 namespace qkv::lab {

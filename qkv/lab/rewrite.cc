@@ -4,7 +4,11 @@
 
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/convert.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_names.h"
+#include "qkv/model/layout/tensor_table.h"
 
 namespace qkv::lab {
 namespace {
@@ -86,9 +90,10 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
       if (spec == wanted.end() || Has(old, spec->second)) continue;
       Require(values.shape() == spec->second.shape, "rewrite: expected {} of {}, got {}", spec->first,
               spec->second.shape, values.shape());
-      model::AddParts(model::StoreAs(spec->first, values, written.dtype, &files.weights),
-                      model::NamesBeside(target, *checkpoint.tensors, spec->first, attn + "proj.weight"),
-                      &files.weights.tensors);
+      model::AddParts(
+          model::StoreAs(spec->first, values, written.dtype, &files.weights),
+          model::NamesBeside(model::GetLayout(target), *checkpoint.tensors, spec->first, attn + "proj.weight"),
+          &files.weights.tensors);
     }
   }
   std::string& config = model::ConfigText(files);

@@ -3,6 +3,7 @@
 #include "qkv/algebra/split.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/pairs.h"
+#include "qkv/model/layout/bound_tensor.h"
 
 namespace qkv::lab {
 namespace {

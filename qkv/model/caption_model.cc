@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "qkv/core/error.h"
-#include "qkv/model/build/affine.h"
+#include "qkv/model/blocks/affine.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/families/hf_caption.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "qkv/model/model.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::model {
 

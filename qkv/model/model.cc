@@ -9,8 +9,10 @@
 #include "qkv/core/parallel.h"
 #include "qkv/image/background.h"
 #include "qkv/image/workspace.h"
-#include "qkv/model/checkpoint/limits.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/layout/limits.h"
+#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/simd/rows/elementwise.h"
 
 namespace qkv::model {

@@ -4,7 +4,7 @@
 //   for (const auto& [index, label, score] : model.Classify("photo.jpg")) std::cout << score << ' ' << label << '\n';
 //
 // A Model is immutable but for SetInputSize: several threads may use one. Not here: attention rollout
-// (qkv/inspect/rollout.h) and sequences (qkv/model/sequence_model.h).
+// (qkv/inspect/rollout.h) and sequences (qkv/model/sequence/sequence_model.h).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "qkv/image/image.h"
-#include "qkv/model/build/cache.h"
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
+#include "qkv/model/vision/vit_cache.h"
 
 namespace qkv::model {
 
@@ -54,7 +54,7 @@ struct AttentionOptions {
 class Model {
  public:
   /// Loads a folder or a .safetensors file of any supported layout. With a `cache` folder the next load maps the packed
-  /// weights (qkv/model/build/cache.h). Throws Error that names the file and what is wrong with it.
+  /// weights (qkv/model/vision/vit_cache.h). Throws Error that names the file and what is wrong with it.
   static Model Load(const std::filesystem::path& path, const BuildOptions& options = {}, const Cache& cache = {});
   /// Builds the model of an open checkpoint, which may be closed afterwards. Throws Error as Load.
   explicit Model(const Checkpoint& checkpoint, const BuildOptions& options = {}, const Cache& cache = {});

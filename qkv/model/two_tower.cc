@@ -6,8 +6,10 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/checkpoint/limits.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/blocks/unit_rows.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/limits.h"
 #include "qkv/simd/gemm/matmul.h"
 #include "qkv/simd/rows/elementwise.h"
 
@@ -31,20 +33,6 @@ void RequireDirections(View<float> x, std::string_view what, int64_t first) {
 }
 
 }  // namespace
-
-int64_t NormaliseRows(View<float> x) {
-  const int64_t D = x.dim(1);
-  int64_t without = -1;
-  for (int64_t r = x.dim(0) - 1; r >= 0; --r) {
-    float* const row = x.row(r);
-    double squares = 0;
-    for (int64_t d = 0; d < D; ++d) squares += double{row[d]} * row[d];
-    if (!std::isfinite(squares) || squares == 0) without = r;
-    const double length = std::sqrt(squares);
-    for (int64_t d = 0; d < D; ++d) row[d] = static_cast<float>(row[d] / length);
-  }
-  return without;
-}
 
 TwoTowerModel TwoTowerModel::Load(const std::filesystem::path& path, Towers towers, const BuildOptions& options,
                                   const Cache& cache) {

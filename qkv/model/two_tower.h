@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "qkv/model/model.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::model {
 
@@ -94,9 +94,5 @@ class TwoTowerModel {
   std::optional<Model> image_;
   std::unique_ptr<const SequenceModel<float>> text_;
 };
-
-/// Divides each row of x, [R, D], by its length. Returns the first row that has no direction, because it is zero or
-/// holds NaN or infinity; −1 if all have one.
-int64_t NormaliseRows(View<float> x);
 
 }  // namespace qkv::model

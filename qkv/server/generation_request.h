@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/model/generation.h"
+#include "qkv/model/sequence/generation.h"
 #include "qkv/server/context.h"
 #include "qkv/server/request_input.h"
 

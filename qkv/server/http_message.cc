@@ -12,7 +12,7 @@
 #include "qkv/core/file_error.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/io/json.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
 #include "qkv/server/host.h"
 
 namespace qkv::server {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "qkv/model/checkpoint/limits.h"
+#include "qkv/model/layout/limits.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/images.h"
 #include "qkv/server/infer_json.h"

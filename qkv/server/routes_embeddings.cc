@@ -5,7 +5,8 @@
 
 #include "qkv/app/json_line.h"
 #include "qkv/io/float_list.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "qkv/report/base64.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"

@@ -7,8 +7,8 @@
 #include "qkv/app/cross_rule.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/work.h"
-#include "qkv/model/checkpoint/limits.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/layout/limits.h"
 
 namespace qkv::server {
 namespace {

@@ -7,7 +7,8 @@
 #include <span>
 
 #include "qkv/app/embed.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "qkv/server/images.h"
 #include "qkv/server/tasks.h"
 

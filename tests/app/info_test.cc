@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "qkv/app/open.h"
+#include "qkv/model/layout/cost.h"
 #include "tests/support/files.h"
 
 namespace qkv::app {

@@ -7,6 +7,7 @@
 
 #include "qkv/io/npy.h"
 #include "qkv/model/config/sequence_config.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "tests/cli/program.h"
 #include "tests/support/checkpoints.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "qkv/explore/explorer.h"
+#include "qkv/model/blocks/unit_rows.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"
 #include "tests/support/tolerance.h"

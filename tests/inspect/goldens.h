@@ -8,7 +8,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
 #include "tests/support/files.h"
 
 namespace qkv::inspect {

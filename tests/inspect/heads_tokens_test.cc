@@ -8,6 +8,7 @@
 
 #include "qkv/algebra/fold.h"
 #include "qkv/algebra/logits.h"
+#include "qkv/model/families/describe.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
 #include "tests/support/tolerance.h"

@@ -15,6 +15,7 @@
 #include "qkv/algebra/merge.h"
 #include "qkv/algebra/rope.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/layout/bound_tensor.h"
 #include "tests/support/goldens.h"
 #include "tests/support/integers.h"
 

@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "qkv/model/vit.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/vision/vit.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "qkv/core/error.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/cost.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/run/initial_model.h"
 
 namespace qkv::lab {

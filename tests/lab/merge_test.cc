@@ -9,7 +9,8 @@
 #include "qkv/lab/split.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/separate.h"
-#include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/config/separation.h"
+#include "qkv/model/layout/translation.h"
 #include "tests/lab/models.h"
 #include "tests/support/errors.h"
 

@@ -6,7 +6,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"
 #include "tests/support/tolerance.h"

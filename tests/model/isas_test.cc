@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "qkv/model/families/describe.h"
 #include "qkv/model/model.h"
 #include "tests/simd/software_amx.h"
 #include "tests/support/difference.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "qkv/image/encode.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/nn/pool.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"

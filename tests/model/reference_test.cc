@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/model.h"
 #include "qkv/simd/isa.h"
 #include "tests/support/difference.h"

@@ -3,9 +3,10 @@
 
 #include <cmath>
 
-#include "qkv/model/build/attention_orders.h"
+#include "qkv/model/blocks/attention_orders.h"
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/vision/vit.h"
 #include "tests/support/files.h"
 #include "tests/support/sampler.h"
 

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/model/model.h"
 #include "tests/support/files.h"
 #include "tests/support/reference.h"

@@ -10,7 +10,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "tests/support/difference.h"
 #include "tests/support/goldens.h"
 #include "tests/support/integers.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "qkv/explore/outdated_error.h"
-#include "qkv/model/finite.h"
+#include "qkv/model/blocks/finite.h"
 #include "qkv/report/base64.h"
 #include "tests/support/errors.h"
 

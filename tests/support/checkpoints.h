@@ -8,7 +8,7 @@
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "tests/support/sampler.h"
 
 namespace qkv {

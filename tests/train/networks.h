@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/network/network.h"
 #include "tests/support/sampler.h"
 

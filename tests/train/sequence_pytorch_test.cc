@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/network/loss.h"
 #include "qkv/train/network/sequence_network.h"
 #include "qkv/train/optimizer/optimizer.h"

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/network/initialise.h"
 #include "qkv/train/network/sequence_network.h"
 #include "qkv/train/optimizer/step.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "qkv/lab/claims/claims.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/text_model.h"
 #include "qkv/nn/cross_weights.h"
 #include "qkv/train/sequences/pairs.h"
 

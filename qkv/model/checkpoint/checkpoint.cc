@@ -8,10 +8,14 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
+#include "qkv/model/checkpoint/bind.h"
+#include "qkv/model/checkpoint/complete_config.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/checkpoint/training_args.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/families/hf_common.h"
+#include "qkv/model/layout/bound_tensor.h"
 
 namespace qkv::model {
 namespace fs = std::filesystem;

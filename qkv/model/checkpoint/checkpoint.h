@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/config_files.h"
-#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/description.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/config_files.h"
 
 namespace qkv::model {
 

@@ -8,9 +8,12 @@
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/separate.h"
-#include "qkv/model/checkpoint/tokenizer_files.h"
-#include "qkv/model/checkpoint/translate.h"
+#include "qkv/model/config/separation.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/families/families.h"
+#include "qkv/model/layout/config_files.h"
+#include "qkv/model/layout/tokenizer_files.h"
+#include "qkv/model/layout/translation.h"
 
 namespace qkv::model {
 namespace {

@@ -9,6 +9,11 @@
 
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/separate.h"
+#include "qkv/model/config/separation.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_names.h"
+#include "qkv/model/layout/tensor_table.h"
 
 namespace qkv::model {
 namespace {

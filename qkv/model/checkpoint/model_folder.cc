@@ -18,7 +18,7 @@
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/checkpoint/tokenizer_files.h"
+#include "qkv/model/layout/tokenizer_files.h"
 
 namespace qkv::model {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "qkv/model/checkpoint/stored_blocks.h"
+#include "qkv/model/config/separation.h"
 
 namespace qkv::model {
 
@@ -31,13 +32,6 @@ QueryKeyValue<T> ReadQueryKeyValue(const StoredBlocks& blocks, int64_t block);
 /// Those of the block's cross-attention. Throws Error likewise, and if it has none.
 template <typename T>
 QueryKeyValue<T> ReadCrossQueryKeyValue(const StoredBlocks& blocks, int64_t block);
-
-/// The configuration with separate queries, keys and values of equal width.
-VitConfig AsSeparate(VitConfig config);
-
-/// Why the model cannot be expressed this way; empty if it can. Queries and keys narrower than values are padded with
-/// zeros.
-std::string SeparationObstruction(const VitConfig& config);
 
 /// Queries, keys and values stacked, each head's queries and keys padded to E: attn.qkv.weight [3·H·E, D],
 /// attn.qkv.bias [3·H·E] or empty. Throws Error with SeparationObstruction.

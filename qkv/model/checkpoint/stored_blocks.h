@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "qkv/model/checkpoint/checkpoint.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
+#include "qkv/model/layout/bound_tensor.h"
 
 namespace qkv::model {
 

@@ -11,6 +11,9 @@
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
+#include "qkv/model/layout/binder.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
 
 namespace qkv::model {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "qkv/io/tensor_set.h"
-#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/text_description.h"
+#include "qkv/model/layout/bound_tensor.h"
 
 namespace qkv::model {
 

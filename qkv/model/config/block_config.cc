@@ -5,7 +5,6 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
-#include "qkv/model/checkpoint/tensor_table.h"
 #include "qkv/model/config/config_fields.h"
 
 namespace qkv::model {
@@ -84,12 +83,6 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
           Name(kind), c.qk_norm ? QkNormObstruction(kind) : "");
 }
 
-// Total length of the products of scores of all heads, for costs.
-double ScoredWidth(const nn::AttentionConfig& c, int64_t width) {
-  const int64_t of_head = c.kind == AttentionKind::kMerged ? c.source(width) : c.place_width();
-  return static_cast<double>(c.heads * of_head);
-}
-
 }  // namespace
 
 void RequireRange(std::string_view name, int64_t value, int64_t low, int64_t high) {
@@ -131,16 +124,6 @@ void Validate(const nn::BlockConfig& c) {
     RequireRange("the width of the source", fields.cross->source_width, 0, kMaxExtent);
     ValidateAttention(*fields.cross, c);
   }
-}
-
-double Flops(const nn::BlockConfig& c, double N) {
-  const auto attended = [&](const nn::AttentionConfig& a) {
-    const bool limited = a.window_left >= 0 && a.window_right >= 0;
-    const double seen = limited ? std::min(N, static_cast<double>(a.window_left + a.window_right + 1)) : N;
-    return N * seen * (ScoredWidth(a, c.width) + static_cast<double>(a.joined_width()));
-  };
-  const double products = N * static_cast<double>(CountProducts(c).multiply_adds);
-  return 2 * (products + attended(c.attention) + (c.cross ? attended(*c.cross) : 0));
 }
 
 }  // namespace qkv::model

@@ -43,7 +43,4 @@ int64_t HiddenWidth(int64_t width, double ratio);
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const nn::BlockConfig& config);
 
-/// Operations (two per multiply-add) of one block on `tokens` tokens; a source of cross-attention has as many.
-double Flops(const nn::BlockConfig& config, double tokens);
-
 }  // namespace qkv::model

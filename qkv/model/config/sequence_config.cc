@@ -7,8 +7,6 @@
 #include "qkv/core/error.h"
 #include "qkv/core/name_table.h"
 #include "qkv/io/fields.h"
-#include "qkv/model/checkpoint/model_folder.h"
-#include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/config/config_fields.h"
 
 namespace qkv::model {
@@ -133,12 +131,6 @@ void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens) {
   }
 }
 
-double Flops(const SequenceConfig& c) {
-  const double N = static_cast<double>(c.length);
-  const double head = 2 * N * static_cast<double>(c.block.width) * static_cast<double>(c.outputs);
-  return static_cast<double>(c.depth) * Flops(c.block, N) + head;
-}
-
 io::Json ToJson(const SequenceConfig& config) {
   SequenceConfig c = config;
   io::Json json = {{"architecture", SequenceConfig::kArchitecture}};
@@ -170,13 +162,6 @@ SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& wher
 
 bool DescribesSequenceModel(const io::Json& json) {
   return json.is_object() && json.contains("architecture") && json["architecture"] == SequenceConfig::kArchitecture;
-}
-
-bool IsSequenceModel(const std::filesystem::path& folder) {
-  std::error_code ignored;  // a path that leads nowhere is told by whoever opens it
-  if (!std::filesystem::is_directory(folder, ignored)) return false;
-  const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile);
-  return config && DescribesSequenceModel(*config);
 }
 
 }  // namespace qkv::model

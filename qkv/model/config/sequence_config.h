@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -104,17 +103,13 @@ void Validate(const SequenceConfig& config);
 /// Throws Error if a token is not in the vocabulary.
 void RequireTokens(const SequenceConfig& config, View<const int32_t> tokens);
 
-/// Operations (two per multiply-add) of one sequence of full length; the savings of a causal mask are not counted.
-double Flops(const SequenceConfig& config);
-
 /// config.json: {"architecture": "qkv_sequence", "vocabulary": …}. Absent entries have the defaults above, except
 /// sizes, which are required; "head_width" defaults to the width divided by the heads, and "mlp_width" to "mlp_ratio"
 /// widths. Throws Error that names the entry.
 io::Json ToJson(const SequenceConfig& config);
 SequenceConfig ParseSequenceConfig(const io::Json& json, const std::string& where = "config.json");
 
-/// True if a config.json, or that of a folder, is of a sequence model; false if the folder has none.
+/// True if a config.json is of a sequence model.
 bool DescribesSequenceModel(const io::Json& json);
-bool IsSequenceModel(const std::filesystem::path& folder);
 
 }  // namespace qkv::model

@@ -33,15 +33,6 @@ void ValidateQueries(const VitConfig& c) {
   Require(!c.block_positions && !c.pre_norm, "config: query tokens with positions after blocks, or a norm before them");
 }
 
-// Operations of the heads that read the query tokens, for this many patches.
-double MaskFlops(const VitConfig& c, double patches) {
-  if (c.mask_classes == 0) return 0;
-  const auto D = static_cast<double>(c.block.width), Q = static_cast<double>(c.query_tokens);
-  double flops = 2 * Q * D * (3 * D + static_cast<double>(c.mask_classes + 1));
-  for (int64_t i = 0; i < c.mask_doublings; ++i, patches *= 4) flops += 2 * 4 * patches * D * (D + 9);
-  return flops + 2 * Q * D * patches;
-}
-
 }  // namespace
 
 std::string_view Name(Pool pool) { return FindName(kPools, pool); }
@@ -152,24 +143,6 @@ void Validate(const VitConfig& c) {
           "config: half-split rotary positions need separate queries and keys, got {} attention", Name(attention.kind));
   RequireRange("the height of the rotary grid", c.rotary_grid_height, 0, kMaxExtent);
   RequireRange("the width of the rotary grid", c.rotary_grid_width, c.rotary_grid_height > 0 ? 1 : 0, kMaxExtent);
-}
-
-double Flops(const VitConfig& c) { return Flops(c, c.image_height, c.image_width); }
-
-double Flops(const VitConfig& c, int64_t height, int64_t width) {
-  const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
-  const double embedding = 2 * patches * static_cast<double>(c.patch_features()) * static_cast<double>(c.block.width);
-  const double head = 2 * static_cast<double>(c.pooled_width()) * static_cast<double>(c.classes);
-  const double projection = 2 * static_cast<double>(c.projection_input()) * static_cast<double>(c.projection_width);
-  const auto D = static_cast<double>(c.block.width);
-  const double detection = c.detection_classes == 0 ? 0
-                                                    : 2 * static_cast<double>(c.detection_tokens) * D *
-                                                          (4 * D + static_cast<double>(c.detection_classes + 5));
-  const double tokens = patches + static_cast<double>(c.prefix());
-  const auto waiting = static_cast<double>(c.query_tokens > 0 ? c.depth - c.query_blocks : 0);
-  const double blocks = waiting * Flops(c.block, tokens - static_cast<double>(c.query_tokens)) +
-                        (static_cast<double>(c.depth) - waiting) * Flops(c.block, tokens);
-  return embedding + blocks + projection + head * (c.distillation_head ? 2 : 1) + detection + MaskFlops(c, patches);
 }
 
 }  // namespace qkv::model

@@ -220,8 +220,4 @@ std::vector<nn::RotaryTable> MakeRotaryTables(const VitConfig& config, int64_t g
 /// Their memory in bytes, for this many tokens; 0 without rotary positions.
 double RotaryBytes(const VitConfig& config, int64_t tokens);
 
-/// Operations (two per multiply-add) of one image of the trained size, or of another size.
-double Flops(const VitConfig& config);
-double Flops(const VitConfig& config, int64_t height, int64_t width);
-
 }  // namespace qkv::model

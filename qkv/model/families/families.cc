@@ -8,6 +8,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/model/families/text_family.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {
@@ -80,6 +81,12 @@ const FamilyRow& FindFamily(const io::TensorSet& tensors) {
       "is "
       "\"{}\"",
       tensors.tensors().empty() ? "" : tensors.tensors()[0].name);
+}
+
+const Layout& GetLayout(const VitConfig& config) { return FindFamily(config).layout(config); }
+
+Translation Translate(const Description& description, Family library) {
+  return FindFamily(description.config, library).translate(description);
 }
 
 }  // namespace qkv::model

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "qkv/model/families/family.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 
@@ -22,6 +23,12 @@ extern const FamilyRow kVitPytorch, kTimmBeit, kTimmEva, kTimmVit, kHfBeit, kHfC
 /// The row of the family that holds this model, or that would hold it after translation to `library`.
 const FamilyRow& FindFamily(const VitConfig& config);
 const FamilyRow& FindFamily(const VitConfig& config, Family library);
+
+/// The names of a configuration's tensors: determined by its family, and within the family by the model.
+const Layout& GetLayout(const VitConfig& config);
+
+/// For a library of families/. Throws Error that names everything in the model that the library's class lacks.
+Translation Translate(const Description& description, Family library);
 
 /// The row of a config.json. Throws Error if no family recognises it.
 const FamilyRow& FindFamily(const io::Fields& config);

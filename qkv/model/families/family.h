@@ -11,10 +11,10 @@
 #include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/config_files.h"
-#include "qkv/model/checkpoint/tensor_names.h"
-#include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
+#include "qkv/model/layout/config_files.h"
+#include "qkv/model/layout/tensor_names.h"
+#include "qkv/model/layout/translation.h"
 
 namespace qkv::model {
 

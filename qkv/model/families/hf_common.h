@@ -10,9 +10,9 @@
 #include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/tensor_names.h"
-#include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
+#include "qkv/model/layout/tensor_names.h"
+#include "qkv/model/layout/translation.h"
 
 namespace qkv::model {
 

@@ -8,6 +8,7 @@
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "qkv/io/fields.h"
-#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/sequence_config.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 

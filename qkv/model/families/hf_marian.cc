@@ -8,7 +8,8 @@
 #include "qkv/core/error.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
-#include "qkv/model/positions.h"
+#include "qkv/model/layout/positions.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {

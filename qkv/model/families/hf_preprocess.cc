@@ -9,6 +9,7 @@
 #include "qkv/core/error.h"
 #include "qkv/model/config/preprocess_writer.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/layout/config_files.h"
 
 namespace qkv::model {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "qkv/io/fields.h"
 #include "qkv/io/safetensors.h"
-#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/sequence_config.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 

@@ -2,7 +2,7 @@
 // family's layout uses the canonical ones.
 #pragma once
 
-#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 

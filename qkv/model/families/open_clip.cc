@@ -7,9 +7,11 @@
 
 #include "qkv/core/error.h"
 #include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/timm_names.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {

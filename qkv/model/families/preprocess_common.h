@@ -8,9 +8,9 @@
 
 #include "qkv/image/preprocess.h"
 #include "qkv/io/fields.h"
-#include "qkv/model/checkpoint/config_files.h"
 #include "qkv/model/config/description.h"
 #include "qkv/model/config/preprocess_config.h"
+#include "qkv/model/layout/config_files.h"
 
 namespace qkv::model {
 

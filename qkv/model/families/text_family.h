@@ -9,8 +9,8 @@
 #include "qkv/io/fields.h"
 #include "qkv/io/json.h"
 #include "qkv/io/tensor_set.h"
-#include "qkv/model/checkpoint/tensor_names.h"
 #include "qkv/model/config/text_description.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 

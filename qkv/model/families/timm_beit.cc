@@ -6,12 +6,14 @@
 #include <array>
 
 #include "qkv/core/error.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
 #include "qkv/model/families/preprocess_common.h"
 #include "qkv/model/families/timm_eva.h"
 #include "qkv/model/families/timm_registry.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "qkv/io/fields.h"
-#include "qkv/model/checkpoint/translate.h"
 #include "qkv/model/config/description.h"
 #include "qkv/model/families/family.h"
 #include "qkv/model/families/preprocess_common.h"
+#include "qkv/model/layout/translation.h"
 
 namespace qkv::model {
 

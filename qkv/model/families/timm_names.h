@@ -2,7 +2,7 @@
 // "visual.trunk." in those of open_clip.
 #pragma once
 
-#include "qkv/model/checkpoint/tensor_names.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 

@@ -13,6 +13,7 @@
 #include "qkv/core/error.h"
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/config/preprocess_writer.h"
+#include "qkv/model/families/describe.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
 #include "qkv/model/families/names_attention.h"
@@ -21,6 +22,7 @@
 #include "qkv/model/families/timm_eva.h"
 #include "qkv/model/families/timm_names.h"
 #include "qkv/model/families/timm_registry.h"
+#include "qkv/model/layout/tensor_names.h"
 
 namespace qkv::model {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "qkv/core/tensor.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/tensor_table.h"
 
 namespace qkv::train {
 

@@ -10,7 +10,7 @@
 #include "qkv/core/hash.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
-#include "qkv/model/positions.h"
+#include "qkv/model/layout/positions.h"
 
 namespace qkv::train {
 namespace {

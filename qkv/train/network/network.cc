@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "qkv/core/parallel.h"
-#include "qkv/model/build/attention_orders.h"
-#include "qkv/model/positions.h"
+#include "qkv/model/blocks/attention_orders.h"
+#include "qkv/model/layout/positions.h"
+#include "qkv/nn/pool.h"
 #include "qkv/nn/training/token_rows.h"
 #include "qkv/simd/rows/elementwise_backward.h"
 

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "qkv/core/rng.h"
-#include "qkv/model/positions.h"
+#include "qkv/model/layout/positions.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/nn/ranges.h"
 #include "qkv/nn/training/linear.h"
 #include "qkv/nn/training/norm.h"

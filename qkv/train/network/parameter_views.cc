@@ -1,9 +1,11 @@
 #include "qkv/train/network/parameter_views.h"
 
+#include "qkv/model/layout/tensor_table.h"
+
 namespace qkv::train {
 namespace {
 
-// Assigns consecutive slots to the views of the declaration (model/checkpoint/parameters.h).
+// Assigns consecutive slots to the views of the declaration (model/layout/parameters.h).
 template <typename T>
 class Slots {
  public:

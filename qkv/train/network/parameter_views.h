@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "qkv/model/checkpoint/parameters.h"
+#include "qkv/model/layout/parameters.h"
 #include "qkv/train/network/flat_parameters.h"
 
 namespace qkv::train {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "qkv/model/positions.h"
+#include "qkv/model/layout/positions.h"
 #include "qkv/nn/ranges.h"
 
 namespace qkv::train {

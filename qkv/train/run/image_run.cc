@@ -6,10 +6,14 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/build/cache.h"
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/model_folder.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_names.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/vision/vit.h"
+#include "qkv/model/vision/vit_cache.h"
 #include "qkv/train/data/image_store.h"
 #include "qkv/train/data/loader.h"
 #include "qkv/train/network/initialise.h"
@@ -86,9 +90,10 @@ StoreOptions MakeStoreOptions(const TrainConfig& config, const Split& split, con
 // Names under which the table's tensors are stored: those of `like`, a file of the same library, where it has them.
 std::vector<std::vector<std::string>> ChooseTensorNames(const model::VitConfig& config, const io::TensorSet* like) {
   std::vector<std::vector<std::string>> names;
+  const model::Layout& layout = model::GetLayout(config);
   for (const model::TensorSpec& spec : model::TensorTable(config)) {
-    names.push_back(like ? model::NamesBeside(config, *like, spec.name, spec.name)
-                         : model::StoredNames(model::GetLayout(config), "", spec.name));
+    names.push_back(like ? model::NamesBeside(layout, *like, spec.name, spec.name)
+                         : model::StoredNames(layout, "", spec.name));
   }
   return names;
 }

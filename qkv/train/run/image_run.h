@@ -4,7 +4,7 @@
 #pragma once
 
 #include "qkv/model/config/description.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/vision/vit.h"
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/run/config.h"
 #include "qkv/train/run/loop.h"

@@ -5,8 +5,12 @@
 #include <algorithm>
 
 #include "qkv/model/checkpoint/separate.h"
-#include "qkv/model/checkpoint/translate.h"
-#include "qkv/model/positions.h"
+#include "qkv/model/config/separation.h"
+#include "qkv/model/families/describe.h"
+#include "qkv/model/families/families.h"
+#include "qkv/model/layout/positions.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/layout/translation.h"
 
 namespace qkv::train {
 namespace {
@@ -87,7 +91,7 @@ InitialModel MakeTimmModel(Description description) {
           wanted.architecture);
   // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
   description.config = model::AsSeparate(wanted);
-  model::Translation translation = model::TranslateToTimm(description);
+  model::Translation translation = model::Translate(description, model::Family::kTimm);
   model::SetOwnKeys(wanted, &translation.config);
   SetBackground(description, &translation.config);
   if (description.dark_background) {

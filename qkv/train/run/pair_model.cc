@@ -9,6 +9,8 @@
 #include "qkv/core/hash.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/config/block_config.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/run/run_folder.h"
 
 namespace qkv::train {

@@ -8,7 +8,7 @@
 
 #include "qkv/io/tensor_set.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/text_model.h"
 #include "qkv/train/network/pair_network.h"
 #include "qkv/train/run/config.h"
 #include "qkv/train/sequences/pairs.h"

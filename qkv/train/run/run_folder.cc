@@ -12,7 +12,7 @@
 #include <charconv>
 #include <optional>
 
-#include "qkv/model/checkpoint/tokenizer_files.h"
+#include "qkv/model/layout/tokenizer_files.h"
 #include "qkv/train/run/config.h"
 
 namespace qkv::train {

@@ -3,7 +3,10 @@
 #include <optional>
 
 #include "qkv/core/parallel.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/checkpoint/sequence_checkpoint.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/train/network/sequence_network.h"
 #include "qkv/train/run/image_run.h"
 #include "qkv/train/run/initial_model.h"

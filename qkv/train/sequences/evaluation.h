@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/train/network/loss.h"
 #include "qkv/train/sequences/sequences.h"
 

@@ -5,7 +5,7 @@
 
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/pair_generation.h"
+#include "qkv/model/sequence/pair_generation.h"
 
 namespace qkv::train {
 namespace {

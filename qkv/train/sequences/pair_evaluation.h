@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "qkv/model/generation.h"
-#include "qkv/model/text_model.h"
+#include "qkv/model/sequence/generation.h"
+#include "qkv/model/sequence/text_model.h"
 #include "qkv/train/network/loss.h"
 #include "qkv/train/sequences/pairs.h"
 

@@ -8,7 +8,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/rng.h"
-#include "qkv/model/checkpoint/tokenizer_files.h"
+#include "qkv/model/layout/tokenizer_files.h"
 #include "qkv/text/bpe_trainer.h"
 #include "qkv/train/data/loader.h"
 #include "qkv/train/network/loss.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qkv/model/families/describe.h"
 #include "qkv/model/model.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"

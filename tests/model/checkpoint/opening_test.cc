@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "qkv/model/model.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"
 #include "tests/support/goldens.h"

@@ -6,6 +6,7 @@
 
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/layout/bound_tensor.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"

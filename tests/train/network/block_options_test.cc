@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "qkv/io/safetensors.h"
-#include "qkv/model/build/attention.h"
-#include "qkv/model/checkpoint/parameters.h"
+#include "qkv/model/blocks/attention.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/parameters.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "tests/nn/training.h"
 
 namespace qkv::nn {

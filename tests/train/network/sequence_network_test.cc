@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "qkv/core/parallel.h"
-#include "qkv/model/sequence_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/train/network/initialise.h"
 #include "tests/support/gradients.h"
 #include "tests/support/sequences.h"

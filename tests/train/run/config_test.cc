@@ -6,7 +6,7 @@
 #include <set>
 
 #include "qkv/core/file.h"
-#include "qkv/model/checkpoint/tensor_table.h"
+#include "qkv/model/layout/tensor_table.h"
 #include "qkv/train/run/initial_model.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"

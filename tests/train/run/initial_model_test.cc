@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "qkv/core/rng.h"
-#include "qkv/model/vit.h"
+#include "qkv/model/layout/bound_tensor.h"
+#include "qkv/model/layout/tensor_table.h"
+#include "qkv/model/vision/vit.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/goldens.h"
