@@ -1,6 +1,6 @@
-"""Fits the pieces of qkv/simd/rows/normal_tail.h, and prints that file.
+"""Fits the pieces of qkv/simd/normal_tail.h, and prints that file.
 
-    python3 tools/fit_normal_tail.py > qkv/simd/rows/normal_tail.h
+    python3 tools/fit_normal_tail.py > qkv/simd/normal_tail.h
 
 Each piece is the polynomial of least greatest error (Lawson's iteration); its coefficients are rounded
 to float one by one from the lowest, and the rest fitted again. Needs numpy.

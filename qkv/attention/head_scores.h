@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "qkv/attention/attention.h"
+#include "qkv/core/dropout_hash.h"
 #include "qkv/core/rng.h"
 #include "qkv/simd/attention/bf16.h"
-#include "qkv/simd/attention/dropout.h"
 #include "qkv/simd/attention/tile.h"
 
 namespace qkv::attention {
@@ -115,7 +115,7 @@ void FillScores(View<const T> q, View<const T> k, const Options<T>& options, int
   const KeyWindow window(options);
   task.first = position + window.first, task.visible = position + window.end;
   if (options.dropout > 0) {
-    task.dropout_below = simd::DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
+    task.dropout_below = DropoutThreshold(options.dropout), task.dropout_scale = 1 / (1 - options.dropout);
     const int64_t head = (options.first_batch + b) * q.dim(1) + h;
     task.dropout_seed = MixSeed(options.seed, static_cast<uint64_t>(head)), task.dropout_row = row;
   }

@@ -1,13 +1,13 @@
 // Naive attention and its gradient in double precision, straight from the definitions: the oracle of the tests.
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "qkv/attention/attention.h"
+#include "qkv/core/dropout_hash.h"
 #include "qkv/core/rng.h"
-#include "qkv/simd/attention/dropout.h"
 
 namespace qkv::attention {
 namespace {
@@ -74,8 +74,8 @@ double CapSlope(View<const double> q, View<const double> k, const Options<double
 double DropoutFactor(const Options<double>& options, int64_t heads, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (options.dropout == 0) return 1;
   const uint64_t head = MixSeed(options.seed, static_cast<uint64_t>((options.first_batch + b) * heads + h));
-  const uint32_t bits = simd::DropoutHash::Of(MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
-  return static_cast<int32_t>(bits) < simd::DropoutThreshold(options.dropout) ? 0 : 1 / (1 - options.dropout);
+  const uint32_t bits = DropoutHash::Of(MixSeed(head, static_cast<uint64_t>(i)), static_cast<uint32_t>(j));
+  return static_cast<int32_t>(bits) < DropoutThreshold(options.dropout) ? 0 : 1 / (1 - options.dropout);
 }
 
 }  // namespace

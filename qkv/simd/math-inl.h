@@ -22,7 +22,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "qkv/simd/rows/normal_tail.h"
+#include "qkv/simd/normal_tail.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

@@ -7,7 +7,7 @@
 #include "qkv/nn/block.h"
 #include "qkv/nn/patch_embed.h"
 #include "qkv/nn/pool.h"
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::nn {

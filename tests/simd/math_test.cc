@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "qkv/simd/reference.h"
 #include "qkv/simd/rows/elementwise.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/support/isas.h"
 #include "tests/support/tolerance.h"
 

@@ -1,8 +1,8 @@
 #include "qkv/nn/training/dropout.h"
 
+#include "qkv/core/dropout_hash.h"
 #include "qkv/core/rng.h"
 #include "qkv/nn/ranges.h"
-#include "qkv/simd/attention/dropout.h"
 #include "qkv/simd/rows/elementwise_backward.h"
 
 namespace qkv::nn {
@@ -23,7 +23,7 @@ template <typename T>
 void ApplyDropout(const Dropout& dropout, View<T> x) {
   RequireProbability(dropout);
   if (dropout.probability == 0) return;
-  const int32_t below = simd::DropoutThreshold(dropout.probability);
+  const int32_t below = DropoutThreshold(dropout.probability);
   const T scale = static_cast<T>(1 / (1 - dropout.probability));
   ForRowRanges(x.dim(0), x.dim(1), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)

@@ -22,8 +22,8 @@
 #include "qkv/simd/attention/backward.h"
 #include "qkv/simd/attention/rules-inl.h"
 #include "qkv/simd/gemm/tile-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 #include "qkv/simd/math-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

@@ -10,10 +10,10 @@
 #include <algorithm>
 
 #include "qkv/simd/attention/bf16.h"
-#include "qkv/simd/bf16-inl.h"
+#include "qkv/simd/gemm/bf16-inl.h"
 #include "qkv/simd/gemm/tile-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 #include "qkv/simd/math-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

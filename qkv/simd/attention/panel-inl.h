@@ -19,8 +19,8 @@
 #include "qkv/simd/attention/rules-inl.h"
 #include "qkv/simd/attention/tile.h"
 #include "qkv/simd/gemm/tile-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 #include "qkv/simd/math-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

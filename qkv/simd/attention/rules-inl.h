@@ -13,12 +13,12 @@
 #include <limits>
 #include <numbers>
 
+#include "qkv/core/dropout_hash.h"
 #include "qkv/core/rng.h"
-#include "qkv/simd/attention/dropout.h"
 #include "qkv/simd/attention/tile.h"
 #include "qkv/simd/gemm/tile-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 #include "qkv/simd/math-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

@@ -46,12 +46,12 @@ struct LowTask {
 
 }  // namespace qkv::simd::internal
 #endif
-#include "qkv/simd/bf16-inl.h"
 #include "qkv/simd/dispatch.h"
+#include "qkv/simd/gemm/bf16-inl.h"
 #include "qkv/simd/gemm/epilogue-inl.h"
 #include "qkv/simd/gemm/tile-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 #include "qkv/simd/rows/row_sums-inl.h"
-#include "qkv/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

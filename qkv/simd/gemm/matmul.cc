@@ -23,11 +23,11 @@ constexpr int64_t PaddedForBf16(int64_t depth) { return (depth + 31) / 32 * 32; 
 
 }  // namespace qkv::simd::internal
 #endif
-#include "qkv/simd/bf16-inl.h"
 #include "qkv/simd/dispatch.h"
+#include "qkv/simd/gemm/bf16-inl.h"
 #include "qkv/simd/gemm/epilogue-inl.h"
 #include "qkv/simd/gemm/tile-inl.h"
-#include "qkv/simd/transpose-inl.h"
+#include "qkv/simd/gemm/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

@@ -8,8 +8,8 @@
 #endif
 
 #include "qkv/simd/math-inl.h"
-#include "qkv/simd/reference.h"
 #include "qkv/simd/rows/elementwise.h"
+#include "qkv/simd/rows/reference.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::simd {

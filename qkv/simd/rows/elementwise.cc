@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "qkv/simd/isa.h"
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

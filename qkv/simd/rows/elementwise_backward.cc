@@ -1,8 +1,8 @@
 // Gradients of the activations and gates, and dropout.
 #include "qkv/simd/rows/elementwise_backward.h"
 
-#include "qkv/simd/attention/dropout.h"
-#include "qkv/simd/reference.h"
+#include "qkv/core/dropout_hash.h"
+#include "qkv/simd/rows/reference.h"
 #include "qkv/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

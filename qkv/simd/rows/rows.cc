@@ -133,7 +133,7 @@ void NormaliseDouble(const double* x, int64_t x_stride, int64_t rows, int64_t D,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 
 namespace qkv::simd {
 

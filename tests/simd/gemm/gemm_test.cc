@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "qkv/core/parallel.h"
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 #include "tests/support/threads.h"

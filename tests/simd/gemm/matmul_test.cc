@@ -8,7 +8,7 @@
 
 #include "qkv/core/dtype.h"
 #include "qkv/core/parallel.h"
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/simd/software_amx.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"

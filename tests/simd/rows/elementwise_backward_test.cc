@@ -8,9 +8,9 @@
 #include <limits>
 #include <vector>
 
+#include "qkv/core/dropout_hash.h"
 #include "qkv/core/rng.h"
-#include "qkv/simd/attention/dropout.h"
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 #include "tests/support/tolerance.h"

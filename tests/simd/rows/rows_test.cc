@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
-#include "qkv/simd/reference.h"
 #include "qkv/simd/rows/elementwise.h"
+#include "qkv/simd/rows/reference.h"
 #include "tests/support/isas.h"
 #include "tests/support/sampler.h"
 #include "tests/support/tolerance.h"

@@ -1,11 +1,11 @@
 // Transposition between rows in memory and vectors whose lanes are rows: blocks of 128 bits are loaded into place and
 // then transposed internally.
 
-#if defined(QKV_SIMD_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef QKV_SIMD_TRANSPOSE_INL_H_
-#undef QKV_SIMD_TRANSPOSE_INL_H_
+#if defined(QKV_SIMD_GEMM_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_SIMD_GEMM_TRANSPOSE_INL_H_
+#undef QKV_SIMD_GEMM_TRANSPOSE_INL_H_
 #else
-#define QKV_SIMD_TRANSPOSE_INL_H_
+#define QKV_SIMD_GEMM_TRANSPOSE_INL_H_
 #endif
 
 #include <cstdint>
@@ -117,4 +117,4 @@ HWY_INLINE void TransposeOut(const T* in, int64_t stride, int64_t n, T* const* r
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
 
-#endif  // QKV_SIMD_TRANSPOSE_INL_H_
+#endif  // QKV_SIMD_GEMM_TRANSPOSE_INL_H_

@@ -1,10 +1,10 @@
 // Rounding of vectors of float to bfloat16.
 
-#if defined(QKV_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef QKV_SIMD_BF16_INL_H_
-#undef QKV_SIMD_BF16_INL_H_
+#if defined(QKV_SIMD_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QKV_SIMD_GEMM_BF16_INL_H_
+#undef QKV_SIMD_GEMM_BF16_INL_H_
 #else
-#define QKV_SIMD_BF16_INL_H_
+#define QKV_SIMD_GEMM_BF16_INL_H_
 #endif
 
 #include <cstdint>
@@ -42,4 +42,4 @@ HWY_INLINE Vector<float> Pairs(Vector<float> even, Vector<float> odd) {
 }  // namespace qkv::simd
 HWY_AFTER_NAMESPACE();
 
-#endif  // QKV_SIMD_BF16_INL_H_
+#endif  // QKV_SIMD_GEMM_BF16_INL_H_

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace qkv::simd {
+namespace qkv {
 
 /// 31 random bits for a key of a row, whose 64 bits enter both rounds of a multiplicative hash (constants by Wellons,
 /// "Prospecting for hash functions"). A key is dropped if they are below the threshold.
@@ -22,4 +22,4 @@ struct DropoutHash {
 /// The probability as a threshold, for 0 <= probability < 1.
 inline int32_t DropoutThreshold(double probability) { return static_cast<int32_t>(probability * 0x1p31); }
 
-}  // namespace qkv::simd
+}  // namespace qkv

@@ -1,4 +1,4 @@
-#include "qkv/simd/reference.h"
+#include "qkv/simd/rows/reference.h"
 
 #include <cmath>
 #include <limits>
