@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "qkv/train/optimizer/communicator.h"
+#include "qkv/train/communicator.h"
 
 namespace qkv::cli {
 

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "qkv/core/error.h"
-#include "qkv/train/optimizer/communicator.h"
+#include "qkv/train/communicator.h"
 
 namespace qkv::mpi {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "qkv/train/optimizer/communicator.h"
+#include "qkv/train/communicator.h"
 
 namespace qkv::train {
 

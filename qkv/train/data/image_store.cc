@@ -12,7 +12,7 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/background.h"
-#include "qkv/train/run/stopped.h"
+#include "qkv/train/stopped.h"
 
 namespace qkv::train {
 namespace {

@@ -14,9 +14,9 @@
 #include "qkv/core/file.h"
 #include "qkv/image/preprocess.h"
 #include "qkv/image/workspace.h"
+#include "qkv/train/communicator.h"
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/data/image_cache.h"
-#include "qkv/train/optimizer/communicator.h"
 
 namespace qkv::train {
 

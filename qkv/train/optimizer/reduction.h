@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "qkv/core/tensor.h"
-#include "qkv/train/optimizer/communicator.h"
+#include "qkv/train/communicator.h"
 
 namespace qkv::train {
 

@@ -10,8 +10,8 @@
 #include "qkv/core/rng.h"
 #include "qkv/train/optimizer/schedule.h"
 #include "qkv/train/run/log.h"
-#include "qkv/train/run/stopped.h"
 #include "qkv/train/run/time_limit.h"
+#include "qkv/train/stopped.h"
 
 namespace qkv::train {
 namespace {

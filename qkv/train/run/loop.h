@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "qkv/io/safetensors.h"
+#include "qkv/train/communicator.h"
 #include "qkv/train/network/initialise.h"
-#include "qkv/train/optimizer/communicator.h"
 #include "qkv/train/optimizer/optimizer.h"
 #include "qkv/train/optimizer/step.h"
 #include "qkv/train/run/config.h"

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "qkv/train/run/stopped.h"
+#include "qkv/train/stopped.h"
 #include "tests/support/errors.h"
 #include "tests/train/data.h"
 
