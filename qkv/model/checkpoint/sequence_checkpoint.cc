@@ -13,7 +13,7 @@ namespace qkv::model {
 
 namespace {
 
-SequenceCheckpoint OpenOnce(const std::filesystem::path& folder) {
+SequenceCheckpoint OpenSequenceOnce(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kConfigFile;
   const std::optional<io::Json> config = ReadOptionalJson(file);
   Require(config.has_value(), "cannot open sequence model {}: there is no {}", folder.string(), kConfigFile);
@@ -35,7 +35,7 @@ SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder)
   std::error_code ignored;
   Require(std::filesystem::is_directory(folder, ignored), "cannot open sequence model {}: it is no folder",
           folder.string());
-  return OpenWhole(folder, [&] { return OpenOnce(folder); });
+  return OpenWhole(folder, [&] { return OpenSequenceOnce(folder); });
 }
 
 bool IsSequenceModel(const std::filesystem::path& folder) {

@@ -9,7 +9,6 @@
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/blocks/finite.h"
-#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/simd/rows/log_sum_exp.h"
 
 namespace qkv::model {

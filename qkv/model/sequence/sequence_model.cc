@@ -12,7 +12,6 @@
 #include "qkv/model/layout/bound_tensor.h"
 #include "qkv/model/layout/limits.h"
 #include "qkv/model/layout/positions.h"
-#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/nn/ranges.h"
 
 namespace qkv::model {

@@ -18,7 +18,6 @@
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 #include "qkv/model/layout/bound_tensor.h"
-#include "qkv/model/vision/where_not_finite.h"
 #include "qkv/nn/block.h"
 #include "qkv/nn/rotary.h"
 

@@ -1,0 +1,19 @@
+// What kind of model is on disk, told by its config.json alone.
+#pragma once
+
+#include <filesystem>
+
+namespace qkv::model {
+
+enum class ModelKind {
+  kImages,     // an image encoder, also with a text tower (Checkpoint)
+  kCaptions,   // an image encoder with a decoder that writes texts (Checkpoint)
+  kTexts,      // a text model (TextCheckpoint)
+  kSequences,  // what qkv train makes of a task or a text (SequenceCheckpoint)
+};
+
+/// The kind of a folder, or of the folder of a file of weights. kImages if no config.json says otherwise, for opening it
+/// says what is wrong. Throws Error if config.json is no JSON document.
+ModelKind FindKind(const std::filesystem::path& path);
+
+}  // namespace qkv::model
