@@ -2,8 +2,10 @@
 
     python3 tools/check_includes.py [ROOT]
 
-The table in docs/architecture.md says which folder may use which; "may use" is transitive, and "all" is all of
-qkv/. A folder of qkv/ without a row is refused too. Includes of the project give the full name.
+The tables in docs/architecture.md say which folder may use which, and within a folder which room; "may use" is
+transitive, and "all" is all of qkv/. A room is a sub-folder; the files of the folder itself are the room `FOLDER/`.
+Refused are also a folder of qkv/ or a room without a row, and a circle of folders or rooms. Includes of the project
+give the full name.
 """
 import re
 import sys
@@ -11,54 +13,89 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 ROW = re.compile(r"^\| `(?:qkv/)?(\w+)/` \|.*\| ([^|]+) \|$", re.MULTILINE)
+ROOMS = "\n### Rooms"  # where the second table begins
+ROOM_ROW = re.compile(r"^\| `(\w+/(?:\w+/)*)` \|[^|]*\| ([^|]+) \|$", re.MULTILINE)
 SUFFIXES = {".h", ".cc", ".in", ".inc"}
 
 
-def read_table(text):
-    """Folder to the folders whose headers it may include, itself among them."""
-    direct = {folder: set(re.findall(r"\w+", uses)) for folder, uses in ROW.findall(text)}
-    folders = set(direct)
-    for uses in direct.values():
-        if "all" in uses:
-            uses |= folders - {"cli"}
+def close(direct):
+    """Each name with all that it reaches, itself among them."""
     allowed = {}
-    for folder in folders:
-        reached, open_ = set(), [folder]
+    for name in direct:
+        reached, open_ = set(), [name]
         while open_:
             current = open_.pop()
             if current not in reached:
                 reached.add(current)
-                open_ += direct[current] & folders
-        allowed[folder] = reached
+                open_ += direct[current] & set(direct)
+        allowed[name] = reached
     return allowed
+
+
+def read_folders(text):
+    """Folder to the folders whose headers it may include."""
+    rows = ROW.findall(text.partition(ROOMS)[0])
+    direct = {folder: set(re.findall(r"\w+", uses)) for folder, uses in rows}
+    for uses in direct.values():
+        if "all" in uses:
+            uses |= set(direct) - {"cli"}
+    return close(direct)
+
+
+def read_rooms(text):
+    """Room, such as "model/config/", to the rooms of its folder whose headers it may include."""
+    rows = ROOM_ROW.findall(text.partition(ROOMS)[2])
+    return close({room: set(re.findall(r"`([^`]+)`", uses)) for room, uses in rows})
+
+
+def circles(allowed):
+    return [f"docs/architecture.md: {a} and {b} may use each other"
+            for a in sorted(allowed) for b in sorted(allowed[a]) if a < b and a in allowed[b]]
+
+
+def room_of(path):
+    """The room of a path within qkv/: "model/config/" of model/config/vit_config.h."""
+    return path.rsplit("/", 1)[0] + "/"
+
+
+def check_file(path, root, folders, rooms):
+    text, errors = path.read_text(), []
+    folder = path.relative_to(root).parts[0 if path.is_relative_to(root / "cli") else 1]
+    own = room_of(str(path.relative_to(root / "qkv"))) if folder != "cli" else "cli/"
+    for match in INCLUDE.finditer(text):
+        bracket, name = match.groups()
+        where = f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start(2)) + 1}"
+        if name.startswith("qkv/"):
+            target, room = name.split("/")[1], room_of(name.removeprefix("qkv/"))
+            if target not in folders[folder]:
+                errors.append(f"{where}: {folder} may not use {target} ({name})")
+            elif target == folder and room != own and room not in rooms.get(own, ()):
+                errors.append(f"{where}: {own} may not use {room} ({name})")
+            if bracket == "<":
+                errors.append(f'{where}: write "{name}", not <{name}>')
+        elif name.startswith(("tests/", "bench/", "fuzz/")) or (name.startswith("cli/") and folder != "cli"):
+            errors.append(f"{where}: {folder} may not use {name}")
+        elif bracket == '"' and "/" not in name:
+            errors.append(f"{where}: give the full name of {name}")
+    return errors
 
 
 def check(root):
     """What is wrong, a line for each include, and how many files were read."""
-    allowed = read_table((root / "docs/architecture.md").read_text())
-    errors, files = [], 0
-    folders = sorted(path for path in (root / "qkv").iterdir() if path.is_dir()) + [root / "cli"]
-    for folder in folders:
-        if folder.name not in allowed:
+    text = (root / "docs/architecture.md").read_text()
+    folders, rooms = read_folders(text), read_rooms(text)
+    errors, files = circles(folders) + circles(rooms), 0
+    for folder in sorted(path for path in (root / "qkv").iterdir() if path.is_dir()) + [root / "cli"]:
+        if folder.name not in folders:
             errors.append(f"{folder.relative_to(root)}: docs/architecture.md has no row for it")
             continue
-        for path in sorted(p for p in folder.rglob("*") if p.suffix in SUFFIXES):
-            files += 1
-            text = path.read_text()
-            for match in INCLUDE.finditer(text):
-                bracket, name = match.groups()
-                where = f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start(2)) + 1}"
-                if name.startswith("qkv/"):
-                    target = name.split("/")[1]
-                    if target not in allowed[folder.name]:
-                        errors.append(f"{where}: {folder.name} may not use {target} ({name})")
-                    if bracket == "<":
-                        errors.append(f'{where}: write "{name}", not <{name}>')
-                elif name.startswith(("tests/", "bench/", "fuzz/")) or (
-                        name.startswith("cli/") and folder.name != "cli"):
-                    errors.append(f"{where}: {folder.name} may not use {name}")
-                elif bracket == '"' and "/" not in name:
-                    errors.append(f"{where}: give the full name of {name}")
+        paths = sorted(p for p in folder.rglob("*") if p.suffix in SUFFIXES)
+        files += len(paths)
+        found = {room_of(str(p.relative_to(root / "qkv"))) for p in paths} if folder.name != "cli" else set()
+        if any(room.count("/") > 1 for room in found):
+            errors += [f"qkv/{room}: docs/architecture.md has no row for it" for room in sorted(found - set(rooms))]
+        for path in paths:
+            errors += check_file(path, root, folders, rooms)
     return errors, files
 
 
