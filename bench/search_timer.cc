@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "qkv/app/search.h"
-#include "qkv/app/vector_file.h"
+#include "qkv/app/vectors/search.h"
+#include "qkv/app/vectors/vector_file.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"

@@ -1,5 +1,5 @@
 // qkv attend: where a model looks, as pictures, arrays, JSON or a page to explore. Texts are in attend_texts.cc.
-#include "qkv/app/attend.h"
+#include "qkv/app/attention/attend.h"
 
 #include <fmt/format.h>
 
@@ -12,10 +12,10 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/attend_page.h"
-#include "qkv/app/attention_files.h"
-#include "qkv/app/language.h"
-#include "qkv/app/model_title.h"
+#include "qkv/app/attention/attend_page.h"
+#include "qkv/app/attention/attention_files.h"
+#include "qkv/app/models/model_title.h"
+#include "qkv/app/texts/language.h"
 
 namespace qkv::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/text_inputs.h"
-#include "qkv/app/language.h"
-#include "qkv/app/model_title.h"
-#include "qkv/app/text_attention.h"
-#include "qkv/app/text_attention_files.h"
+#include "qkv/app/attention/text_attention.h"
+#include "qkv/app/attention/text_attention_files.h"
+#include "qkv/app/models/model_title.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::cli {

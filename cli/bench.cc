@@ -10,7 +10,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "qkv/app/language.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
 

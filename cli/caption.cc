@@ -1,5 +1,5 @@
 // qkv caption: texts about photos, by an image encoder and a decoder that reads its tokens.
-#include "qkv/app/caption.h"
+#include "qkv/app/texts/caption.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,8 +9,8 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/writing.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/language.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"

@@ -1,5 +1,5 @@
 // qkv classify: images to classes.
-#include "qkv/app/classify.h"
+#include "qkv/app/images/classify.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/rows_file.h"
-#include "qkv/app/labels.h"
-#include "qkv/app/zero_shot.h"
+#include "qkv/app/open/labels.h"
+#include "qkv/app/texts/zero_shot.h"
 #include "qkv/core/parallel.h"
 
 namespace qkv::cli {
@@ -151,7 +151,9 @@ void RegisterClassify(Command app, int* exit_code) {
           "A text for each class, its words in place of {}, such as \"a photo of {}\"; of several the mean counts")
       .Repeatable()
       .TypeName("TEXT");
-  command.AddOption("--top", &options->top, "Classes to print for each image (default: 5 for one image, --json and -o, else 1)")
+  command
+      .AddOption("--top", &options->top,
+                 "Classes to print for each image (default: 5 for one image, --json and -o, else 1)")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("K");
   command

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "cli/output.h"
-#include "qkv/app/info.h"
-#include "qkv/app/language.h"
-#include "qkv/app/model_settings.h"
+#include "qkv/app/models/info.h"
+#include "qkv/app/models/model_settings.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "qkv/app/hub.h"
-#include "qkv/app/input_files.h"
-#include "qkv/app/open.h"
+#include "qkv/app/open/hub.h"
+#include "qkv/app/open/input_files.h"
+#include "qkv/app/open/open.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::cli {

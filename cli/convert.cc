@@ -10,8 +10,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/hub.h"
-#include "qkv/app/language.h"
+#include "qkv/app/open/hub.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/families/families.h"
 

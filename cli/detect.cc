@@ -1,5 +1,5 @@
 // qkv detect: objects in photos, as text, JSON, COCO's results and pictures.
-#include "qkv/app/detect.h"
+#include "qkv/app/detection/detect.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/labels.h"
+#include "qkv/app/open/labels.h"
 #include "qkv/image/encode.h"
 
 namespace qkv::cli {

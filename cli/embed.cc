@@ -1,5 +1,5 @@
 // qkv embed: images or texts to vectors.
-#include "qkv/app/embed.h"
+#include "qkv/app/vectors/embed.h"
 
 #include <filesystem>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/language.h"
-#include "qkv/app/texts.h"
+#include "qkv/app/texts/language.h"
+#include "qkv/app/texts/texts.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/float_list.h"
 

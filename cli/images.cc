@@ -4,8 +4,8 @@
 
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/digit_picture.h"
-#include "qkv/app/parse.h"
+#include "qkv/app/images/digit_picture.h"
+#include "qkv/app/open/parse.h"
 
 namespace qkv::cli {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "qkv/app/pipeline.h"
+#include "qkv/app/images/pipeline.h"
 
 namespace qkv::cli {
 

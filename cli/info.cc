@@ -1,13 +1,13 @@
 // qkv info: what a checkpoint is, and what was assumed about it.
-#include "qkv/app/info.h"
+#include "qkv/app/models/info.h"
 
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/language.h"
-#include "qkv/app/model_settings.h"
-#include "qkv/app/text_info.h"
+#include "qkv/app/models/model_settings.h"
+#include "qkv/app/models/text_info.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
 

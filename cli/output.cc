@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "cli/progress.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/note.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/app/open/note.h"
 
 namespace qkv::cli {
 

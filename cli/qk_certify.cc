@@ -12,8 +12,8 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/inspection.h"
-#include "qkv/app/language.h"
+#include "qkv/app/inspection/inspection.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/certificate.h"

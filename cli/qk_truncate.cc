@@ -9,7 +9,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/qk_rewrite.h"
-#include "qkv/app/classes.h"
+#include "qkv/app/images/classes.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/report/text.h"

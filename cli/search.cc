@@ -1,5 +1,5 @@
 // qkv search: the nearest of many embedded images or texts, by cosine, to images or words.
-#include "qkv/app/search.h"
+#include "qkv/app/vectors/search.h"
 
 #include <fmt/format.h>
 
@@ -13,12 +13,12 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/embed.h"
-#include "qkv/app/language.h"
-#include "qkv/app/search_sheet.h"
-#include "qkv/app/similar_groups.h"
-#include "qkv/app/texts.h"
-#include "qkv/app/vector_file.h"
+#include "qkv/app/texts/language.h"
+#include "qkv/app/texts/texts.h"
+#include "qkv/app/vectors/embed.h"
+#include "qkv/app/vectors/search_sheet.h"
+#include "qkv/app/vectors/similar_groups.h"
+#include "qkv/app/vectors/vector_file.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"

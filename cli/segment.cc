@@ -1,5 +1,5 @@
 // qkv segment: masks of objects and regions in photos, as text, JSON, pictures, maps of ids and COCO's results.
-#include "qkv/app/segment.h"
+#include "qkv/app/detection/segment.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include "cli/image_outputs.h"
 #include "cli/images.h"
 #include "cli/output.h"
-#include "qkv/app/detect.h"
-#include "qkv/app/labels.h"
+#include "qkv/app/detection/detect.h"
+#include "qkv/app/open/labels.h"
 #include "qkv/core/file_set.h"
 #include "qkv/image/encode.h"
 

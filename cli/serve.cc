@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/served_models.h"
-#include "qkv/app/model_settings.h"
-#include "qkv/app/shipped.h"
+#include "qkv/app/models/model_settings.h"
+#include "qkv/app/open/shipped.h"
 #include "qkv/server/server.h"
 
 namespace qkv::cli {

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "qkv/app/hub.h"
-#include "qkv/app/parse.h"
+#include "qkv/app/open/hub.h"
+#include "qkv/app/open/parse.h"
 
 namespace qkv::cli {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "qkv/app/texts.h"
+#include "qkv/app/texts/texts.h"
 #include "qkv/core/error.h"
 #include "qkv/core/lines.h"
 

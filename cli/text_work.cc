@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cli/output.h"
-#include "qkv/app/texts.h"
+#include "qkv/app/texts/texts.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
 #include "qkv/model/blocks/finite.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/bench.h"
-#include "qkv/app/language.h"
+#include "qkv/app/texts/language.h"
 
 namespace qkv::cli {
 

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/texts.h"
+#include "qkv/app/texts/texts.h"
 #include "qkv/core/lines.h"
 #include "qkv/core/parallel.h"
 #include "qkv/text/steps.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "cli/images.h"
-#include "qkv/app/overlay.h"
+#include "qkv/app/attention/overlay.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/maps.h"
 #include "qkv/io/npy.h"

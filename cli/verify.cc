@@ -10,10 +10,10 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "qkv/app/capture.h"
-#include "qkv/app/language.h"
-#include "qkv/app/text_capture.h"
-#include "qkv/app/towers.h"
+#include "qkv/app/capture/capture.h"
+#include "qkv/app/capture/text_capture.h"
+#include "qkv/app/capture/towers.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 

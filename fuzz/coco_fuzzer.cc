@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "qkv/app/coco.h"
-#include "qkv/app/coco_evaluation.h"
-#include "qkv/app/json_line.h"
+#include "qkv/app/detection/coco.h"
+#include "qkv/app/detection/coco_evaluation.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/core/error.h"
 
 namespace {

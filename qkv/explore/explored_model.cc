@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "qkv/app/model_title.h"
-#include "qkv/app/open.h"
-#include "qkv/app/shipped.h"
+#include "qkv/app/models/model_title.h"
+#include "qkv/app/open/open.h"
+#include "qkv/app/open/shipped.h"
 #include "qkv/core/file_error.h"
 #include "qkv/core/pause.h"
 #include "qkv/explore/outdated_error.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/explore/model_source.h"
+#include "qkv/app/models/model_source.h"
 #include "qkv/explore/open_pass.h"
 #include "qkv/inspect/heads.h"
 #include "qkv/model/checkpoint/checkpoint.h"
@@ -16,6 +16,8 @@
 #include "qkv/model/two_tower.h"
 
 namespace qkv::explore {
+
+using app::LoadedModel, app::LocalModels, app::ModelEntry, app::ModelFacts, app::ModelSource;
 
 /// What is derived of one loaded model and kept from call to call (ModelSource::Keep).
 struct DerivedState {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "qkv/app/shipped.h"
+#include "qkv/app/open/shipped.h"
 #include "qkv/core/memory.h"
 #include "qkv/explore/edits.h"
 #include "qkv/explore/explored_model.h"

@@ -10,11 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/app/models/model_source.h"
 #include "qkv/explore/image_store.h"
-#include "qkv/explore/model_source.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
+
+using app::LoadedModel, app::LocalModels, app::ModelEntry, app::ModelFacts, app::ModelSource;
 
 struct DerivedState;
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "qkv/app/attend.h"
-#include "qkv/app/thumbnail.h"
+#include "qkv/app/attention/attend.h"
+#include "qkv/app/images/thumbnail.h"
 #include "qkv/core/checksum.h"
 #include "qkv/core/pause.h"
 #include "qkv/explore/fields.h"

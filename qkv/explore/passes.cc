@@ -4,7 +4,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "qkv/app/weight_bytes.h"
+#include "qkv/app/attention/weight_bytes.h"
 #include "qkv/core/memory.h"
 #include "qkv/explore/features.h"
 #include "qkv/explore/fields.h"

@@ -2,9 +2,9 @@
 
 #include <chrono>
 
-#include "qkv/app/cross_rule.h"
-#include "qkv/app/text_attention.h"
-#include "qkv/app/weight_bytes.h"
+#include "qkv/app/attention/text_attention.h"
+#include "qkv/app/attention/weight_bytes.h"
+#include "qkv/app/texts/cross_rule.h"
 #include "qkv/core/lines.h"
 #include "qkv/explore/fields.h"
 

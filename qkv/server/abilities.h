@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkv/app/loaded_model.h"
+#include "qkv/app/models/loaded_model.h"
 
 namespace qkv::server {
 

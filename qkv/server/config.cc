@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "qkv/app/embed.h"
-#include "qkv/app/hub.h"
-#include "qkv/app/parse.h"
+#include "qkv/app/open/hub.h"
+#include "qkv/app/open/parse.h"
+#include "qkv/app/vectors/embed.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/loaded_model.h"
+#include "qkv/app/models/loaded_model.h"
 #include "qkv/server/engine.h"
 #include "qkv/server/host.h"
 #include "qkv/server/http_message.h"

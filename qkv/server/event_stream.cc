@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 
 namespace qkv::server {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "qkv/app/language.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/server/tasks.h"
 
 namespace qkv::server {

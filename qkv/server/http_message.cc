@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "qkv/app/json_line.h"
-#include "qkv/app/text_ids.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/app/texts/text_ids.h"
 #include "qkv/core/file_error.h"
 #include "qkv/explore/outdated_error.h"
 #include "qkv/io/json.h"

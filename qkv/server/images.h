@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "qkv/app/pipeline.h"
+#include "qkv/app/images/pipeline.h"
 #include "qkv/server/context.h"
 #include "qkv/server/request_input.h"
 

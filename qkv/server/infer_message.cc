@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/io/float_list.h"
 #include "qkv/server/infer_json.h"
 

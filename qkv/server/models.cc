@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "qkv/app/shipped.h"
+#include "qkv/app/open/shipped.h"
 #include "qkv/core/memory.h"
 #include "qkv/server/engine.h"
 

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "qkv/app/loaded_model.h"
-#include "qkv/explore/model_source.h"
+#include "qkv/app/models/loaded_model.h"
+#include "qkv/app/models/model_source.h"
 #include "qkv/server/config.h"
 
 namespace qkv::server {
@@ -43,7 +43,7 @@ struct ModelsOptions {
 };
 
 /// Members may be called from several threads.
-class Models final : public explore::ModelSource {
+class Models final : public app::ModelSource {
  public:
   /// unlisted: models for the explorer alone; those that `entries` has, by id or by files and settings, are left out.
   /// `event` is called without locks. Throws Error if two have one id.

@@ -1,10 +1,10 @@
 // /v1/attention: where a model looks, in an image as a picture or numbers, and in texts.
 #include <fmt/format.h>
 
-#include "qkv/app/attend.h"
-#include "qkv/app/attention_files.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/text_attention.h"
+#include "qkv/app/attention/attend.h"
+#include "qkv/app/attention/attention_files.h"
+#include "qkv/app/attention/text_attention.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/core/serial.h"
 #include "qkv/image/encode.h"
 #include "qkv/report/base64.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/io/float_list.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/blocks/unit_rows.h"

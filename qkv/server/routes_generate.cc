@@ -1,7 +1,7 @@
 // /v1/generate and OpenAI's /v1/completions: a decoder continues a text, at once or token by token.
 #include <utility>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"

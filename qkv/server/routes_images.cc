@@ -1,9 +1,9 @@
 // What images show: classes of the model's own, or in words.
 #include <algorithm>
 
-#include "qkv/app/classify.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/zero_shot.h"
+#include "qkv/app/images/classify.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/app/texts/zero_shot.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/blocks/unit_rows.h"
 #include "qkv/server/images.h"

@@ -1,5 +1,5 @@
 // The Open Inference Protocol, version 2: health, models, inference, and which models are in memory.
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/server/infer_model.h"
 #include "qkv/server/request_input.h"
 #include "qkv/server/routes.h"

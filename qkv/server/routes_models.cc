@@ -1,7 +1,7 @@
 // The models that are offered, as OpenAI lists them, with what they can do and what qkv info says of loaded ones.
 #include <chrono>
 
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/server/routes.h"
 
 namespace qkv::server {

@@ -1,5 +1,5 @@
 // The protocol of immich's machine-learning service, for its search: vectors of photos and of words.
-#include "qkv/app/json_line.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/io/float_list.h"
 #include "qkv/server/images.h"
 #include "qkv/server/photo_library_request.h"

@@ -1,9 +1,9 @@
 // Where things are in photos: boxes by a detector, masks by a model of segments. Passes of the model are the engine's;
 // what goes over a photo, on a mask or a drawing, is done on the request's thread, when its client has its turn at a
 // core.
-#include "qkv/app/detect.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/segment.h"
+#include "qkv/app/detection/detect.h"
+#include "qkv/app/detection/segment.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/image/encode.h"
 #include "qkv/server/images.h"
 #include "qkv/server/routes.h"

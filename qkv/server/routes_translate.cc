@@ -1,9 +1,9 @@
 // /v1/translate and /v1/summarize: texts to texts, by an encoder and a decoder that reads its tokens.
 
-#include "qkv/app/cross_rule.h"
-#include "qkv/app/json_line.h"
-#include "qkv/app/pieces.h"
-#include "qkv/app/shipped.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/app/open/shipped.h"
+#include "qkv/app/texts/cross_rule.h"
+#include "qkv/app/texts/pieces.h"
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "qkv/app/cross_rule.h"
+#include "qkv/app/texts/cross_rule.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/work.h"
 #include "qkv/model/blocks/finite.h"

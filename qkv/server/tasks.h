@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/loaded_model.h"
-#include "qkv/app/pipeline.h"
+#include "qkv/app/images/pipeline.h"
+#include "qkv/app/models/loaded_model.h"
 #include "qkv/server/engine.h"
 
 namespace qkv::server {

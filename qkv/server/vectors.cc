@@ -6,7 +6,7 @@
 #include <numeric>
 #include <span>
 
-#include "qkv/app/embed.h"
+#include "qkv/app/vectors/embed.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/blocks/unit_rows.h"
 #include "qkv/server/images.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/embed.h"
+#include "qkv/app/vectors/embed.h"
 #include "qkv/server/context.h"
 #include "qkv/server/request_input.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/language.h"
+#include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "qkv/app/classify.h"
-#include "qkv/app/open.h"
+#include "qkv/app/images/classify.h"
+#include "qkv/app/open/open.h"
 
 int main(int argc, char** argv) {
   using namespace qkv::app;

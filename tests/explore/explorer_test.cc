@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "qkv/app/attend.h"
+#include "qkv/app/attention/attend.h"
 #include "qkv/builtin/digits_model.h"
 #include "qkv/core/pause.h"
 #include "qkv/core/rng.h"

@@ -2,7 +2,7 @@
 // differences.
 #include <gtest/gtest.h>
 
-#include "qkv/app/open.h"
+#include "qkv/app/open/open.h"
 #include "qkv/builtin/digits_model.h"
 #include "qkv/explore/edits.h"
 #include "qkv/explore/open_pass.h"

@@ -7,7 +7,7 @@ import { kAllPatches, type Model } from "../model";
 import type { State } from "../state";
 import type { Pass } from "../bench";
 
-/** qkv/app/attend.h: Facts, with the title of the image. */
+/** qkv/app/attention/attend.h: Facts, with the title of the image. */
 export interface Facts {
   title: string;
   model: string;

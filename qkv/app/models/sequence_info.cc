@@ -1,0 +1,37 @@
+#include "qkv/app/models/sequence_info.h"
+
+#include <fmt/format.h>
+
+namespace qkv::app {
+
+std::string DescribeSequence(const model::SequenceConfig& c) {
+  const nn::AttentionConfig& a = c.block.attention;
+  std::string text =
+      fmt::format("{} blocks of width {}, {} heads of {}", c.depth, c.block.width, a.heads, a.head_width);
+  if (a.groups_heads()) text += fmt::format(", {} heads of keys", a.kv_heads());
+  text +=
+      fmt::format(", MLP {} ({}{}), {} {} the layers", c.block.mlp.width,
+                  c.block.mlp.gate == simd::Gate::kNone ? "" : "gated ", model::Name(c.block.mlp.activation),
+                  c.block.norm.kind == simd::NormKind::kRms ? "RMSNorm" : "LayerNorm", model::Name(c.block.norm_place));
+  text += fmt::format(", {} positions", model::Name(c.positions));
+  if (a.qk_norm) text += ", norms on q and k";
+  if (a.window_left >= 0) text += fmt::format(", a window of {} tokens", a.window_left + 1);
+  if (c.block.cross) text += ", cross-attention";
+  return text;
+}
+
+io::Json SequenceJson(const model::SequenceConfig& c) {
+  const nn::AttentionConfig& a = c.block.attention;
+  return {{"depth", c.depth},
+          {"width", c.block.width},
+          {"heads", a.heads},
+          {"head_width", a.head_width},
+          {"key_heads", a.kv_heads()},
+          {"mlp_width", c.block.mlp.width},
+          {"vocabulary", c.vocabulary},
+          {"length", c.length},
+          {"positions", model::Name(c.positions)},
+          {"cross_attention", c.block.cross.has_value()}};
+}
+
+}  // namespace qkv::app

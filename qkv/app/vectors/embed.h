@@ -1,0 +1,84 @@
+// Vectors of images.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qkv/app/images/pipeline.h"
+#include "qkv/app/vectors/embedding_source.h"
+#include "qkv/io/json.h"
+
+namespace qkv::app {
+
+/// What becomes the vector of an image.
+enum class Pooling {
+  kModel,              // what the model's classifier sees
+  kClassToken,         // the class token after the last norm
+  kMean,               // the mean of the patches after the last norm
+  kClassTokenAndMean,  // both, one after the other
+  kTokens,             // no pooling: all tokens
+};
+
+/// "model", "cls", "mean", "cls+mean" or "tokens". Throws Error that begins with `option` otherwise.
+Pooling ParsePooling(std::string_view name, std::string_view option);
+
+struct Embedding {
+  std::string path;
+  Shape shape;  // [D], or [N, D] for kTokens
+  std::vector<float> values;
+};
+
+/// {"path", "embedding": [D]}, or {"path", "tokens": [N, D]}
+io::Json ToJson(const Embedding& embedding);
+
+/// The vector of an image, not normalised. values: [D], pooled by the model, for kModel; else the tokens after the last
+/// norm, [N, D].
+Embedding PoolEmbedding(const model::Model& model, Pooling pooling, const std::string& path, View<const float> values);
+/// Throws Error if the model has no class token and this pooling reads it.
+void RequirePooling(const model::Model& model, Pooling pooling);
+
+struct EmbedOptions {
+  bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
+  Pooling pooling = Pooling::kModel;
+  PipelineOptions pipeline;
+};
+
+/// Embeds the images in their order; `use` receives a batch of results at a time, as in ForEachBatch. Returns the
+/// number of images left out. Throws Error if kClassToken is requested of a model without one, and as ForEachBatch.
+int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
+          const std::function<void(std::span<const Embedding>)>& use);
+
+/// The embeddings of many images as one array in a file.
+class EmbeddingTable {
+ public:
+  /// `file` ends in .csv (a row for each image: its path, then its vector), .npy (beside it are the paths, a line each,
+  /// in NAME.paths.txt, and `source` in NAME.model.json) or .safetensors (both are metadata). Throws Error otherwise.
+  /// vector_file.h reads them. of_texts: the paths are texts.
+  EmbeddingTable(std::string file, EmbeddingSource source, bool of_texts = false);
+
+  /// The files that Save writes.
+  std::vector<std::string> outputs() const;
+  bool empty() const { return paths_.empty(); }
+
+  /// Throws Error if the shape is not that of the embeddings before.
+  void Add(const Embedding& embedding);
+  /// Writes [images, D] or [images, N, D], each file whole or not at all, and the .npy last (FileSet).
+  void Save() const;
+
+ private:
+  bool IsNpy() const { return file_.ends_with(".npy"); }
+  bool IsCsv() const { return file_.ends_with(".csv"); }
+  void SaveCsv() const;
+
+  std::string file_;
+  EmbeddingSource source_;
+  std::vector<std::string> paths_;
+  std::vector<float> values_;
+  bool of_texts_;
+  Shape shape_;  // of one image
+};
+
+}  // namespace qkv::app
