@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 struct TrainOptions {
   std::string data, output, file;
   bool resume = false, quiet = false;
+  std::chrono::steady_clock::time_point start;
   train::Settings settings;  // of the command line
 };
 
@@ -124,6 +125,7 @@ int TrainOn(train::Communicator& processes, const TrainOptions& options, const t
   StopOnSignals(/*says=*/processes.first());
   if (!processes.first()) {
     train::Observer observer;
+    observer.start = options.start;
     observer.stop = [] { return StopSignal() != 0; };
     train::Train(config, data, folder, observer, &processes);
     return StopSignal() != 0 ? 128 + StopSignal() : 0;
@@ -136,6 +138,7 @@ int TrainOn(train::Communicator& processes, const TrainOptions& options, const t
     progress.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
   }
   train::Observer observer = progress.Observer();
+  observer.start = options.start;
   bool begun = false;
   observer.begun = [&](const train::StartReport& start) {
     progress.Say(StartLine(config, start, BatchesOf(data)));
@@ -239,7 +242,10 @@ void RegisterTrain(Command app, int* exit_code) {
       "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"\n"
       "  qkv train book.txt -o run                    the next byte of a text, for qkv generate\n"
       "  qkv train pairs.tsv -o run                   encoder and decoder, of a source and a target a line");
-  command.Callback([options, exit_code] { *exit_code = Train(*options); });
+  command.Callback([options, exit_code] {
+    options->start = std::chrono::steady_clock::now();
+    *exit_code = Train(*options);
+  });
 }
 
 }  // namespace qkv::cli

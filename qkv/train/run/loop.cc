@@ -227,8 +227,15 @@ class Loop {
     return config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
   }
 
-  // Makes the run one of the steps that fit into its minutes. evaluation: seconds of one and of saving.
-  void ChooseSteps(double evaluation);
+  // True once the steps that were taken tell how long one takes, or its minutes are over.
+  bool IsTimed() {
+    double over = steps_ >= kTimedSteps || SecondsLeft() <= 0 ? 1 : 0;
+    processes_.Sum({&over, 1});
+    return over > 0;
+  }
+  double SecondsLeft() const { return 60 * minutes_ - SecondsSince(begin_); }
+  // Makes the run one of the steps that fit into its minutes.
+  void ChooseSteps();
   // An evaluation goes forward, which is about a third of a step.
   double EstimateEvaluation() const {
     return static_cast<double>(learner_.evaluated_rows()) * seconds_ /
@@ -261,21 +268,24 @@ class Loop {
   int64_t rows_ = 0, steps_ = 0;            // of this process
   double seconds_ = 0, first_seconds_ = 0;  // time of its steps, and of the first of them
 
-  const Clock::time_point begin_ = Clock::now();
+  const Clock::time_point begin_ = observer_.start.value_or(Clock::now());
   const double minutes_ = config_.minutes;
-  bool times_ = minutes_ > 0;  // they decide the number of steps, which is not final
+  bool times_ = minutes_ > 0;       // they decide the number of steps, which is not final
+  double evaluation_seconds_ = -1;  // of the first evaluation, saving included; before it −1
 };
 
-void Loop::ChooseSteps(double evaluation) {
+void Loop::ChooseSteps() {
+  const double evaluation = evaluation_seconds_ < 0 ? EstimateEvaluation() : evaluation_seconds_;
+  const double step = steps_ > 1 ? (seconds_ - first_seconds_) / static_cast<double>(steps_ - 1) : seconds_;
   // All processes take the same steps: by their mean times.
-  double times[] = {60 * minutes_ - SecondsSince(begin_), (seconds_ - first_seconds_) / static_cast<double>(steps_ - 1),
-                    evaluation};
+  double times[] = {SecondsLeft(), step, evaluation};
   processes_.Sum(times);
   for (double& time : times) time /= processes_.size();
   const Pace pace{.step = times[1], .evaluation = times[2], .between = StepsBetweenEvaluations()};
   config_.steps = run_state_.step + CountStepsWithin(times[0], pace);
   config_.minutes = 0;
   schedule_ = MakeSchedule(config_, learner_.steps_per_epoch());
+  times_ = evaluation_seconds_ < 0;
   if (processes_.first()) WriteSettings();
 }
 
@@ -289,14 +299,14 @@ void Loop::TakeStep() {
   rows_ += sum.rows;
   seconds_ += SecondsSince(begin);
   if (++steps_ == 1) first_seconds_ = seconds_;
-  if (times_ && steps_ == kTimedSteps) {
-    ChooseSteps(EstimateEvaluation());
-    NoteShortWarmup();
+  if (times_ && IsTimed()) {
+    ChooseSteps();
+    if (run_state_.step < schedule_.steps) NoteShortWarmup();
   }
 
   StepReport report;
   report.step = run_state_.step;
-  report.steps = times_ && steps_ < kTimedSteps ? 0 : schedule_.steps;
+  report.steps = config_.minutes > 0 ? 0 : schedule_.steps;
   report.epoch = Epoch();
   report.loss = sum.loss / Rows(sum);
   report.accuracy = static_cast<double>(sum.correct) / Rows(sum);
@@ -343,9 +353,9 @@ bool Loop::EvaluateAndSave() {
   Log("evaluation", values);
   Save(report.best);
   if (observer_.evaluation) observer_.evaluation(report);
-  if (times_ && steps_ >= kTimedSteps && run_state_.step < schedule_.steps) {
-    times_ = false;
-    ChooseSteps(SecondsSince(begin));
+  if (evaluation_seconds_ < 0) evaluation_seconds_ = SecondsSince(begin);
+  if (times_ && config_.minutes == 0 && run_state_.step < schedule_.steps) {
+    ChooseSteps();
     if (observer_.note) {
       observer_.note(fmt::format("with evaluations, {} steps fit into {} minutes", schedule_.steps, minutes_));
     }

@@ -2,6 +2,7 @@
 // here: the model and its data (image_run.cc, sequence_run.cc).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -48,6 +49,7 @@ struct EvaluatedModel;  // image_run.h
 
 /// Callbacks of a run; each may be empty.
 struct Observer {
+  std::optional<std::chrono::steady_clock::time_point> start;  // from which minutes count; none: when the loop begins
   std::function<void(const std::string& note)> note;
   std::function<void(const char* what, int64_t done, int64_t total)> reading;  // reading images before the first step
   std::function<void(const StartReport&)> begun;  // ready for the first step: from now on the folder holds a run
@@ -110,9 +112,9 @@ Initialisation MakeInitialisation(const TrainConfig& config);
 /// observer.stop returns true, it saves after the current step and returns; an interrupted evaluation is repeated when
 /// the run resumes. Writes config.yaml, log.jsonl and, if configured, event files. Writes nothing before the first step
 /// can run, so a run that fails to start leaves nothing behind. With `minutes`, the first steps and the first
-/// evaluation are timed; then the run is one of the steps that fit, in config.yaml too. Throws Error if the data differ
-/// from those that the run began with, the saved state does not belong to this run, the loss is not finite, or a file
-/// cannot be written; the last checkpoint then remains.
+/// evaluation are timed; then the run is one of the steps that fit, in config.yaml too; one at least. Throws Error if
+/// the data differ from those that the run began with, the saved state does not belong to this run, the loss is not
+/// finite, or a file cannot be written; the last checkpoint then remains.
 Outcome RunLoop(const TrainConfig& config, Learner& learner, RunFolder& folder, const Observer& observer,
                 Communicator* processes = nullptr);
 

@@ -12,8 +12,8 @@ struct Pace {
   int64_t between = 1;  // steps between evaluations
 };
 
-/// The most steps, the first of which follows an evaluation, that fit into `seconds` together with the evaluations
-/// among them and the last one at the end; 0 if not even one step and its evaluation do.
+/// The most steps after an evaluation that fit into `seconds` together with the evaluations among them and the last one
+/// at the end; 0 if not even one step and its evaluation do.
 int64_t CountStepsWithin(double seconds, const Pace& pace);
 
 }  // namespace qkv::train
