@@ -15,6 +15,7 @@
 #include "qkv/app/attention/attend_page.h"
 #include "qkv/app/attention/attention_files.h"
 #include "qkv/app/models/model_title.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 
 namespace qkv::cli {
@@ -113,7 +114,7 @@ app::AttendRequest MakeRequest(const AllAttendOptions& options, app::MapFormat f
 }
 
 int RunAttend(const AllAttendOptions& options) {
-  if (app::IsLanguageModel(options.model.path)) return AttendAnyTexts(options);
+  if (app::IsTextModel(options.model.path)) return AttendAnyTexts(options);
   if (options.images.paths.empty()) {
     PrintMessage("qkv attend: PATH is required: images, or texts for a model of texts\nRun with --help for more\n");
     return 2;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
@@ -79,7 +80,7 @@ int Bench(BenchOptions options, const Modes& modes) {
         options.model.dtype.empty() ? simd::Precision::kFloat32 : ParsePrecision(options.model.dtype);
     return BenchTrain(options, precision, modes.from_stdin);
   }
-  if (app::IsLanguageModel(options.model.path)) {
+  if (app::IsTextModel(options.model.path)) {
     Require(!modes.layer && !modes.attention && options.model.size.empty() && options.model.labels.empty(),
             "bench: --layer, --attention, --size and --labels are of models of images, and {} is one of texts",
             options.model.path);

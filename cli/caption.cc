@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/writing.h"
 #include "qkv/app/open/json_line.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -38,10 +39,7 @@ std::string InsteadOfCaptions(const model::VitConfig& c) {
 }
 
 model::Checkpoint OpenWriter(const CaptionOptions& options) {
-  Require(!app::IsLanguageModel(options.model.path),
-          "caption: {} is a model of texts and sees no images; qkv generate, translate and summarize write texts, qkv "
-          "embed --text makes vectors of them",
-          options.model.path);
+  RequireImageModel(options.model, "caption");
   model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::VitConfig& c = checkpoint.description.config;
   Require(checkpoint.description.decoder.has_value(),

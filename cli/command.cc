@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "qkv/app/models/info.h"
 #include "qkv/app/models/model_settings.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
@@ -104,7 +105,7 @@ void AddQuiet(Command command, bool* quiet) {
         *quiet = true;
         SilenceNotes();
       },
-      "No progress line, and no notes on stderr");
+      "No progress line, and no notes on stderr; warnings and files that were left out are told all the same");
 }
 
 void AddMaxMemory(Command command) {
@@ -183,12 +184,7 @@ void RequireNoImageOptions(const ModelOptions& options, std::string_view command
 }
 
 void RequireImageModel(const ModelOptions& options, std::string_view command) {
-  if (options.path.empty()) return;
-  Require(
-      !app::IsLanguageModel(options.path) && !model::IsSequenceModel(options.path),
-      "{0}: {1} is a model of text, expected one of images; qkv qk inspect -m {1} and qkv qk certify -m {1} say what "
-      "its heads are and what could be rewritten",
-      command, options.path);
+  app::RequireKind(command, options.path, {app::ModelKind::kImages, app::ModelKind::kCaptions});
 }
 
 simd::Precision ParsePrecision(std::string_view name) { return app::ParsePrecision(name, "--dtype"); }

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/open/hub.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/families/families.h"
@@ -42,7 +43,7 @@ int Convert(const ConvertOptions& options) {
   const std::filesystem::path source = options.model.path.empty() ? "" : app::FolderOf(options.model.path);
   Require(source.empty() || !std::filesystem::equivalent(source, options.output, ignored),
           "convert: {} is the model that is read; write to another folder", options.output);
-  const bool texts = app::IsLanguageModel(options.model.path);
+  const bool texts = app::IsTextModel(options.model.path);
   const model::Converted converted =
       texts ? model::Convert(model::TextCheckpoint::Open(app::FindModel(options.model.path)), options.output, request)
             : model::Convert(OpenCheckpoint(options.model), options.output, request);

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/core/parallel.h"
@@ -95,7 +96,7 @@ int EmbedTexts(const EmbedOptions& options) {
           "embed: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::BuildOptions build{.precision = ParsePrecision(options.model.dtype)};
-  if (app::IsLanguageModel(options.model.path)) {
+  if (app::IsTextModel(options.model.path)) {
     RequireNoImageOptions(options.model, "embed");
     const auto model = app::LanguageModel::Open(options.model.path, build, PrintNote, options.model.Policy());
     TellUnreadHeads(model.checkpoint());
@@ -114,8 +115,7 @@ int Embed(const EmbedOptions& options) {
     Require(options.images.paths.empty(), "embed: --text takes the place of images");
     return EmbedTexts(options);
   }
-  Require(!app::IsLanguageModel(options.model.path), "embed: {} is a model of texts; give them by --text FILE",
-          options.model.path);
+  RequireImageModel(options.model, "embed");
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);

@@ -17,6 +17,7 @@
 #include "qkv/app/detection/detection_evaluation.h"
 #include "qkv/app/evaluation/evaluation.h"
 #include "qkv/app/evaluation/pair_evaluation.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/cross_rule.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
@@ -281,7 +282,8 @@ int EvaluateImages(const EvaluateOptions& options) {
 
 int Evaluate(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
-  if (!model.empty() && model::IsTextModel(model)) {
+  const app::ModelKind kind = app::KindOf(model);
+  if (kind == app::ModelKind::kTexts) {
     Require(fs::exists(options.data), "evaluate: {}: no such file", options.data);
     Require(train::IsPairs(options.data),
             "evaluate: {} is a model of texts, and {} is no .tsv whose first line has a source, a tab and a target",
@@ -302,7 +304,7 @@ int Evaluate(const EvaluateOptions& options) {
       model.empty() ? "the built-in classifier" : model);
   // A .json is text for a model of sequences only; else it has a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
-  const bool sequences = text || (!model.empty() && model::IsSequenceModel(model));
+  const bool sequences = text || kind == app::ModelKind::kSequences;
   return sequences ? EvaluateSequences(options) : EvaluateImages(options);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/writing.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
@@ -125,14 +126,9 @@ int GenerateText(const GenerateOptions& options) {
 int Generate(const GenerateOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::string& path = options.model.path;
-  if (app::IsLanguageModel(path)) return GenerateText(options);
-  Require(!app::IsCaptionModel(path), "generate: {} reads images; qkv caption -m {} photo.jpg writes what they show",
-          path, path);
-  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json") && !model::IsSequenceModel(path)) {
-    Fail(
-        "generate: {} is a model of images, expected one of text: a decoder of Hugging Face (GPT-2, Llama, Qwen), or "
-        "one that qkv train book.txt -o RUN makes; qkv classify -m {} photo.jpg says what an image shows",
-        path, path);
+  if (app::IsTextModel(path)) return GenerateText(options);
+  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json")) {
+    app::RequireKind("generate", path, {app::ModelKind::kTexts, app::ModelKind::kSequences});
   }
   return GenerateBytes(options);
 }

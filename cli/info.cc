@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "qkv/app/models/model_settings.h"
 #include "qkv/app/models/text_info.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/config/sequence_config.h"
@@ -41,13 +42,8 @@ int InfoOfText(const InfoOptions& options) {
 }
 
 int Info(const InfoOptions& options) {
-  if (app::IsLanguageModel(options.model.path)) return InfoOfText(options);
-  if (const std::string& path = options.model.path; !path.empty() && model::IsSequenceModel(path)) {
-    Fail(
-        "info: {} is a model of sequences, expected one of images; qkv evaluate -m {} DATA measures it, and qkv "
-        "generate -m {} continues a text if it was trained on one",
-        path, path, path);
-  }
+  if (app::IsTextModel(options.model.path)) return InfoOfText(options);
+  RequireImageModel(options.model, "info");
   // Assumptions are part of the output.
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model, /*tell=*/false);
   return Show(options, app::InfoJson(checkpoint), app::InfoLines(checkpoint));

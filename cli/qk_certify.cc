@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/inspection/inspection.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -214,12 +215,12 @@ void CertifyParts(const QkCertifyOptions& options, const std::vector<inspect::At
 
 int Certify(const QkCertifyOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  if (app::IsLanguageModel(options.model.path)) {
+  if (app::IsTextModel(options.model.path)) {
     const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
     CertifyParts(options, inspect::FindParts(checkpoint));
     return 0;
   }
-  if (!options.model.path.empty() && model::IsSequenceModel(options.model.path)) {
+  if (app::KindOf(options.model.path) == app::ModelKind::kSequences) {
     const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
     CertifyParts(options, inspect::FindParts(checkpoint));
     return 0;

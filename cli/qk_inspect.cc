@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "qkv/app/inspection/inspection.h"
 #include "qkv/app/inspection/inspection_texts.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -158,8 +159,8 @@ Inspection MeasureSequences(const QkInspectOptions& options) {
 
 Inspection Measure(const QkInspectOptions& options, int* failed) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  if (app::IsLanguageModel(options.model.path)) return MeasureTexts(options);
-  if (!options.model.path.empty() && model::IsSequenceModel(options.model.path)) return MeasureSequences(options);
+  if (app::IsTextModel(options.model.path)) return MeasureTexts(options);
+  if (app::KindOf(options.model.path) == app::ModelKind::kSequences) return MeasureSequences(options);
   return MeasureImages(options, failed);
 }
 
@@ -227,7 +228,7 @@ void PrintTable(const Inspection& inspection) {
 // The files of images or texts that are read.
 void AddInputs(const QkInspectOptions& options, app::InputFiles* inputs) {
   if (options.images.paths.empty()) return;
-  if (!app::IsLanguageModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);
+  if (!app::IsTextModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);
   std::vector<std::filesystem::path> files;
   for (const std::string& text : options.images.paths) {
     if (text != "-" && IsFile(text)) files.emplace_back(text);

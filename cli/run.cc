@@ -12,6 +12,7 @@
 #include "qkv/app/capture/capture.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/capture/towers.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -156,7 +157,7 @@ Result RunImages(const RunOptions& options, const model::Checkpoint& checkpoint,
 }
 
 Result RunAny(const RunOptions& options, int* failed) {
-  if (app::IsLanguageModel(options.model.path)) return RunTexts(options);
+  if (app::IsTextModel(options.model.path)) return RunTexts(options);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   TellUnreadHeads(checkpoint);
   if (checkpoint.description.decoder) return RunCaptions(options, checkpoint);

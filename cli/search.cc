@@ -13,6 +13,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/app/vectors/embed.h"
@@ -232,7 +233,7 @@ Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& ve
 }
 
 std::string WeightsOf(const ModelOptions& options) {
-  if (app::IsLanguageModel(options.path)) {
+  if (app::IsTextModel(options.path)) {
     return app::FingerprintWeights(*model::TextCheckpoint::Open(options.path).tensors);
   }
   return app::FingerprintWeights(*OpenCheckpoint(options, /*tell=*/false).tensors);
@@ -305,7 +306,7 @@ void AddInputs(const SearchOptions& options, app::InputFiles* inputs) {
 }
 
 Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors) {
-  if (app::IsLanguageModel(options.model.path)) {
+  if (app::IsTextModel(options.model.path)) {
     Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
     RequireNoImageOptions(options.model, "search");
     options.images.RequireNone("search");
@@ -323,7 +324,7 @@ Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors)
 
 // Rows of a file that are similar to each other, grouped: duplicates.
 std::vector<app::SearchAnswer> FindPairs(const SearchOptions& options, const app::VectorFile& vectors) {
-  const bool of_texts = vectors.source() && app::IsLanguageModel(vectors.Resolve(vectors.source()->model));
+  const bool of_texts = vectors.source() && app::IsTextModel(vectors.Resolve(vectors.source()->model));
   Progress progress(vectors.count(), "vectors", options.images.quiet);
   const app::SimilarGroups found =
       app::FindSimilarGroups(vectors.vectors(), static_cast<float>(options.least.value_or(kDuplicate)),
@@ -406,7 +407,7 @@ int Search(SearchOptions options) {
     inputs.RequireOutput(options.sheet);
   }
   const Queries queries = AnyQueries(options, vectors);
-  const bool of_texts = app::IsLanguageModel(options.model.path);
+  const bool of_texts = app::IsTextModel(options.model.path);
   // The query itself may lie there several times, by other paths.
   const int64_t more = options.exclude_self ? kCopiesOfQuery : 0;
   const app::SearchResult found =

@@ -10,6 +10,7 @@
 #include "cli/text_inputs.h"
 #include "cli/writing.h"
 #include "qkv/app/open/json_line.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/shipped.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/cross_rule.h"
@@ -54,13 +55,9 @@ int Rewrite(TranslateOptions options, std::string_view name) {
                                               : "the synopsis of a piece of software from its English description"));
   }
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  Require(!app::IsCaptionModel(options.model.path), "{}: {} reads images, not texts; qkv caption writes what they show",
-          name, options.model.path);
   Require(std::filesystem::exists(options.model.path), "cannot open model {}: no such file or folder",
           options.model.path);
-  Require(app::IsLanguageModel(options.model.path),
-          "{}: {} is no model of texts; an encoder with a decoder does it, such as Marian or T5", name,
-          options.model.path);
+  app::RequireKind(name, options.model.path, {app::ModelKind::kTexts});
   const TextInputs given = CollectTexts(options.texts, options.lines);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(given.files);

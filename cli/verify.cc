@@ -13,6 +13,7 @@
 #include "qkv/app/capture/capture.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/capture/towers.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
@@ -197,7 +198,7 @@ int Verify(const VerifyOptions& options) {
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const auto reference = io::SafeTensors::Open(options.reference);
   const Answers answers =
-      app::IsLanguageModel(options.model.path) ? AnswerTexts(options, reference) : AnswerPixels(options, reference);
+      app::IsTextModel(options.model.path) ? AnswerTexts(options, reference) : AnswerPixels(options, reference);
   const app::Captured& captured = answers.captured;
 
   int compared = 0, failed = 0;

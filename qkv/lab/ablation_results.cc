@@ -8,6 +8,7 @@
 #include "qkv/inspect/heads.h"
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/kind.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/stored_blocks.h"
 #include "qkv/model/layout/cost.h"
@@ -91,7 +92,7 @@ RunResult ReadRun(const std::filesystem::path& folder, const AblationData& data,
     result.parameters = cost.parameters, result.flops = cost.flops;
     result.symmetry = result.effective_rank = result.rank99 = kNone;
     if (evaluation->contains("bleu")) result.bleu = number("bleu");
-  } else if (model::IsSequenceModel(last)) {
+  } else if (model::FindKind(last) == model::ModelKind::kSequences) {
     const auto checkpoint = model::SequenceCheckpoint::Open(last);
     CountModel(checkpoint.config, &result);
     MeasureHeads(checkpoint, &result);

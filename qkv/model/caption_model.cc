@@ -24,13 +24,6 @@ const Checkpoint& RequireDecoder(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-bool IsCaptionModel(const std::filesystem::path& path) {
-  std::error_code ignored;
-  const std::filesystem::path folder = std::filesystem::is_directory(path, ignored) ? path : path.parent_path();
-  const std::optional<io::Json> json = ReadOptionalJson(folder / kConfigFile);
-  return json && json->is_object() && IsHfCaption(io::Fields(*json, kConfigFile));
-}
-
 CaptionModel CaptionModel::Load(const std::filesystem::path& path, const BuildOptions& options, const Cache& cache) {
   return CaptionModel(Checkpoint::Open(path), options, cache);
 }

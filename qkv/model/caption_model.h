@@ -21,9 +21,6 @@
 
 namespace qkv::model {
 
-/// True if the config.json of a folder, or of the folder of a file, is of such a model.
-bool IsCaptionModel(const std::filesystem::path& path);
-
 /// Requested outputs of a pass of a CaptionModel. Empty views are not computed.
 struct CaptionOutputs {
   View<float> encoder_tokens = {};                                // [B, N, D of the encoder], after its final norm

@@ -36,6 +36,25 @@ ServerConfig WithMemory(ServerConfig config) {
 
 }  // namespace
 
+std::vector<std::string_view> RoutesOf(const app::ModelFacts& facts) {
+  struct Use {
+    std::string_view route;
+    const Ability& ability;
+  };
+  static constexpr Use kUses[] = {{"/v1/classify", kClassify},      {"/v1/classify", kClassifyByPrompts},
+                                  {"/v1/embeddings", kEmbedImages}, {"/v1/embeddings", kEmbedTexts},
+                                  {"/v1/detect", kDetect},          {"/v1/segment", kSegment},
+                                  {"/v1/attention", kAttendImage},  {"/v1/attention", kAttendText},
+                                  {"/v1/generate", kContinueText},  {"/v1/completions", kContinueText},
+                                  {"/v1/translate", kTranslate},    {"/v1/summarize", kSummarize}};
+  std::vector<std::string_view> routes;
+  for (const Use& use : kUses) {
+    if (!use.ability.has(facts) || (!routes.empty() && routes.back() == use.route)) continue;
+    routes.push_back(use.route);
+  }
+  return routes;
+}
+
 Context::Context(ServerConfig config, ModelEvent event)
     : config_(WithMemory(std::move(config))),
       models_(

@@ -7,9 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "qkv/app/models/abilities.h"
 #include "qkv/image/image.h"
-#include "qkv/server/abilities.h"
 #include "qkv/server/config.h"
 #include "qkv/server/cores.h"
 #include "qkv/server/engine.h"
@@ -19,6 +20,13 @@
 #include "qkv/server/router.h"
 
 namespace qkv::server {
+
+using app::Ability, app::kAttendImage, app::kAttendText, app::kClassify, app::kClassifyByPrompts, app::kContinueText,
+    app::kDetect, app::kEmbedBoth, app::kEmbedImages, app::kEmbedTexts, app::kRewriteText, app::kSegment,
+    app::kSummarize, app::kTranslate;
+
+/// The routes under /v1 that a model can answer.
+std::vector<std::string_view> RoutesOf(const app::ModelFacts& facts);
 
 class Context {
  public:

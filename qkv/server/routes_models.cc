@@ -14,6 +14,7 @@ io::Json ModelJson(Context& context, const ModelStatus& status, bool info) {
   try {
     const std::shared_ptr<const ModelFacts> facts = context.models().Describe(status.entry.id);
     json["kind"] = facts->kind(), json["routes"] = RoutesOf(*facts);
+    json["abilities"] = app::AbilitiesOf(*facts);
   } catch (const Error& error) {
     json["error"] = error.what();
   }

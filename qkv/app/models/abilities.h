@@ -1,4 +1,4 @@
-// What the routes ask of a model, and which models can do it, by their files.
+// What models can do, told by their files: one table for every front end.
 #pragma once
 
 #include <string_view>
@@ -6,18 +6,19 @@
 
 #include "qkv/app/models/loaded_model.h"
 
-namespace qkv::server {
+namespace qkv::app {
 
 struct Ability {
+  std::string_view name;      // "detect", for programs
   std::string_view what;      // "detect objects"
   std::string_view expected;  // models that can do it, in words
-  bool (*has)(const app::ModelFacts& facts);
+  bool (*has)(const ModelFacts& facts);
 };
 
 extern const Ability kClassify, kClassifyByPrompts, kEmbedImages, kEmbedTexts, kEmbedBoth, kDetect, kSegment,
     kAttendImage, kAttendText, kContinueText, kRewriteText, kTranslate, kSummarize;
 
-/// The routes under /v1 that a model can answer.
-std::vector<std::string_view> RoutesOf(const app::ModelFacts& facts);
+/// The names of what a model can do.
+std::vector<std::string_view> AbilitiesOf(const ModelFacts& facts);
 
-}  // namespace qkv::server
+}  // namespace qkv::app

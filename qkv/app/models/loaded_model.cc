@@ -7,6 +7,7 @@
 #include "qkv/app/models/info.h"
 #include "qkv/app/models/text_info.h"
 #include "qkv/app/open/hub.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/open.h"
 #include "qkv/app/open/parse.h"
 #include "qkv/app/open/shipped.h"
@@ -22,8 +23,6 @@ ModelOptions OptionsOf(const ModelEntry& entry, const Note& note) {
   if (!entry.size.empty()) options.size = ParseSize(entry.size, "size");
   return options;
 }
-
-bool IsOfTexts(const ModelEntry& entry) { return !entry.path.empty() && IsLanguageModel(entry.path); }
 
 // What parameters take in memory, without the padding of their panels.
 int64_t EstimateBytes(int64_t parameters, simd::Precision precision) {
@@ -133,7 +132,7 @@ std::string_view ModelFacts::kind() const {
 }
 
 ModelFacts DescribeModel(const ModelEntry& entry) {
-  if (IsOfTexts(entry)) {
+  if (IsTextModel(entry.path)) {
     RequireNoImageSettings(entry);
     return FactsOf(model::TextCheckpoint::Open(FindModel(entry.path)), entry);
   }
@@ -157,7 +156,7 @@ FileStamps StampFiles(const ModelEntry& entry) {
 }
 
 LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(entry), stamps_(StampFiles(entry)) {
-  if (IsOfTexts(entry)) {
+  if (IsTextModel(entry.path)) {
     RequireNoImageSettings(entry);
     language_.emplace(LanguageModel::Open(entry.path, {.precision = ParsePrecision(entry.dtype, "dtype")}, note,
                                           CachePolicy::kIfSet, entry.id));

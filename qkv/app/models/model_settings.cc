@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "qkv/app/open/hub.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/open.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
@@ -16,10 +17,11 @@
 namespace qkv::app {
 
 std::vector<io::Setting> ReadSettings(const std::string& path, const model::ModelHints& given) {
-  if (path.empty() || model::IsSequenceModel(path)) return {};
+  const ModelKind kind = KindOf(path);
+  if (path.empty() || kind == ModelKind::kSequences) return {};
   std::vector<io::Setting> settings;
   bool reads_texts = true;
-  if (IsLanguageModel(path)) {
+  if (kind == ModelKind::kTexts) {
     settings = model::TextCheckpoint::Open(FindModel(path)).description.settings;
   } else {
     const model::Checkpoint checkpoint = OpenCheckpoint({.path = path, .given = given});

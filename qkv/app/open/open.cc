@@ -3,9 +3,9 @@
 #include <cstdlib>
 
 #include "qkv/app/open/hub.h"
+#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/builtin/digits.h"
-#include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/families/known_models.h"
 #include "qkv/model/layout/limits.h"
 
@@ -18,10 +18,8 @@ model::Checkpoint OpenImages(const std::filesystem::path& path, const model::Mod
   try {
     return model::Checkpoint::Open(path, given);
   } catch (const Error&) {
-    Require(!model::IsTextModel(path),
-            "{}: a model of texts, expected one of images; qkv embed --text makes vectors of texts, qkv generate, "
-            "translate and summarize write them, and qkv info describes the model",
-            name);
+    const ModelKind kind = model::FindKind(path);
+    Require(kind != ModelKind::kTexts, "{}", EscapedText{KindMismatch(name, kind, {ModelKind::kImages})});
     throw;
   }
 }

@@ -41,8 +41,6 @@ int LeaveOutBroken(const PipelineOptions& options, Tensor<float>* tokens, Batch*
 
 }  // namespace
 
-bool IsCaptionModel(const std::string& path) { return !path.empty() && model::IsCaptionModel(FindModel(path)); }
-
 io::Json ToJson(const Caption& caption) {
   return {{"path", caption.path},
           {"text", caption.text},

@@ -16,9 +16,6 @@
 
 namespace qkv::app {
 
-/// True if the model that a user names, a folder or a file in one, writes texts about images.
-bool IsCaptionModel(const std::string& path);
-
 struct Caption {
   std::string path, text;
   int64_t tokens = 0;  // of the text, with the one that ended it

@@ -38,8 +38,6 @@ std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> i
   return tokenizer.Decode(ids);
 }
 
-bool IsLanguageModel(const std::string& path) { return !path.empty() && model::IsTextModel(FindModel(path)); }
-
 model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options, const Note& note,
                                CachePolicy cache) {
   const auto checkpoint = model::TextCheckpoint::Open(FindModel(path));

@@ -18,9 +18,6 @@
 
 namespace qkv::app {
 
-/// True if the model that a user names, a folder or a file in one, is of a family of texts (model/families).
-bool IsLanguageModel(const std::string& path);
-
 /// The settings of a model's files for a prompt of so many tokens; 256 tokens at most if they have no length, and the
 /// tokenizer's end if they have none.
 model::GenerationSettings UsualSettings(const model::GenerationDefaults& defaults, const text::Tokenizer& tokenizer,

@@ -12,8 +12,11 @@ enum class ModelKind {
   kSequences,  // what qkv train makes of a task or a text (SequenceCheckpoint)
 };
 
-/// The kind of a folder, or of the folder of a file of weights. kImages if no config.json says otherwise, for opening it
-/// says what is wrong. Throws Error if config.json is no JSON document.
+/// The kind of a folder, or of the folder of a file of weights. kImages if no config.json says otherwise, for opening
+/// it says what is wrong. Throws Error if config.json is no JSON document.
 ModelKind FindKind(const std::filesystem::path& path);
+
+/// Throws Error, with the supported types of its own kind, if the config.json there is of no family.
+void RequireFamily(const std::filesystem::path& path);
 
 }  // namespace qkv::model

@@ -17,6 +17,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/kind.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
 #include "qkv/model/layout/tokenizer_files.h"
 
@@ -258,7 +259,7 @@ size_t WriteModel(const ModelFiles& files, const fs::path& folder, bool force) {
     WorkFolder work(folder);
     WriteFiles(files, work.path());
     // Throws if qkv cannot read what it wrote.
-    if (IsTextModel(work.path())) {
+    if (FindKind(work.path()) == ModelKind::kTexts) {
       TextCheckpoint::Open(work.path());
     } else {
       Checkpoint::Open(work.path());

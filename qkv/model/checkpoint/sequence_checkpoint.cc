@@ -38,11 +38,4 @@ SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder)
   return OpenWhole(folder, [&] { return OpenSequenceOnce(folder); });
 }
 
-bool IsSequenceModel(const std::filesystem::path& folder) {
-  std::error_code ignored;  // a path that leads nowhere is told by whoever opens it
-  if (!std::filesystem::is_directory(folder, ignored)) return false;
-  const std::optional<io::Json> config = ReadOptionalJson(folder / kConfigFile);
-  return config && DescribesSequenceModel(*config);
-}
-
 }  // namespace qkv::model

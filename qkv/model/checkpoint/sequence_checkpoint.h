@@ -23,7 +23,4 @@ struct SequenceCheckpoint {
   std::vector<BoundTensor> bound;                  // in the order of TensorTable; points into `tensors`
 };
 
-/// True if a folder has the config.json of a sequence model.
-bool IsSequenceModel(const std::filesystem::path& folder);
-
 }  // namespace qkv::model

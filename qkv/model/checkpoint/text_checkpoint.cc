@@ -237,11 +237,4 @@ std::vector<std::string> ModuleFiles(const fs::path& folder) {
   return files;
 }
 
-bool IsTextModel(const fs::path& path) {
-  std::error_code ignored;
-  const fs::path folder = fs::is_directory(path, ignored) ? path : path.parent_path();
-  const std::optional<io::Json> json = ReadOptionalJson(folder / kConfigFile);
-  return json && json->is_object() && FindTextFamily(io::Fields(*json, kConfigFile)) != nullptr;
-}
-
 }  // namespace qkv::model

@@ -28,7 +28,4 @@ struct TextCheckpoint {
 /// The configurations of the modules that modules.json of this folder names, relative to it: "1_Pooling/config.json".
 std::vector<std::string> ModuleFiles(const std::filesystem::path& folder);
 
-/// True if a config.json, or that of a folder, is of a family of texts.
-bool IsTextModel(const std::filesystem::path& path);
-
 }  // namespace qkv::model

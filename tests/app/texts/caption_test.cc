@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/open/kinds.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "tests/support/difference.h"
@@ -101,10 +102,10 @@ TEST(Captioner, RefusesAnotherModelsTokenizer) {
 }
 
 TEST(Captioner, ModelsAreRecognised) {
-  EXPECT_TRUE(IsCaptionModel(Task("trocr").string()));
-  EXPECT_FALSE(IsCaptionModel(Task("marian").string()));
-  EXPECT_FALSE(IsCaptionModel(GoldenFolder("hf_vit").string()));
-  EXPECT_FALSE(IsCaptionModel(""));
+  EXPECT_EQ(KindOf(Task("trocr").string()), ModelKind::kCaptions);
+  EXPECT_EQ(KindOf(Task("marian").string()), ModelKind::kTexts);
+  EXPECT_EQ(KindOf(GoldenFolder("hf_vit").string()), ModelKind::kImages);
+  EXPECT_EQ(KindOf(""), ModelKind::kImages);
 }
 
 }  // namespace

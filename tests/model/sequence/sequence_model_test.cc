@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/checkpoint/kind.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/layout/cost.h"
 #include "qkv/model/layout/tensor_table.h"
@@ -245,13 +246,13 @@ TEST_F(SequenceModelTest, RefusesTensorsThatAreNotItsOwnByName) {
   EXPECT_TRUE(contains(message(infinite), "head.bias")) << message(infinite);
   fs::remove(folder_ / "model" / "config.json");
   EXPECT_TRUE(contains(ErrorMessage([&] { SequenceCheckpoint::Open(folder_ / "model"); }), "config.json"));
-  EXPECT_FALSE(IsSequenceModel(folder_ / "model"));
+  EXPECT_NE(FindKind(folder_ / "model"), ModelKind::kSequences);
 }
 
 TEST_F(SequenceModelTest, ItsFolderIsToldFromOthers) {
   Write(SmallSequence(), RandomSet(SmallSequence()), folder_ / "model");
-  EXPECT_TRUE(IsSequenceModel(folder_ / "model"));
-  EXPECT_FALSE(IsSequenceModel(SourceFolder() / "tests/golden/timm_vit"));
+  EXPECT_EQ(FindKind(folder_ / "model"), ModelKind::kSequences);
+  EXPECT_NE(FindKind(SourceFolder() / "tests/golden/timm_vit"), ModelKind::kSequences);
   EXPECT_THROW(SequenceCheckpoint::Open(SourceFolder() / "tests/golden/timm_vit"), Error);
   EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_ / "model"); }).find("model of sequences"), std::string::npos);
 }

@@ -1,0 +1,27 @@
+// What kind of model a user names, and which commands take it: one table for all messages.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "qkv/model/checkpoint/kind.h"
+
+namespace qkv::app {
+
+using model::ModelKind;
+
+/// The kind of the model of a path or an id of the hub (hub.h); of an empty path, the built-in one, kImages.
+ModelKind KindOf(const std::string& path);
+
+/// Whether it is this one.
+inline bool IsTextModel(const std::string& path) { return KindOf(path) == ModelKind::kTexts; }
+
+/// Throws Error if the model is of none of these kinds: what it is, what `command` expects, and which commands take it.
+/// A type that no family has is answered with the supported ones of its own kind.
+void RequireKind(std::string_view command, const std::string& path, std::initializer_list<ModelKind> expected);
+
+/// The same as a sentence, for a model of this kind that is called `name`: "NAME is a text model, expected …".
+std::string KindMismatch(const std::string& name, ModelKind kind, std::initializer_list<ModelKind> expected);
+
+}  // namespace qkv::app
