@@ -13,10 +13,6 @@
 namespace qkv::server {
 namespace {
 
-// From so many images a thread on, each thread computes some of its own (app/pipeline.cc).
-constexpr int64_t kManyPerThread = 4;
-constexpr int64_t kRows = 240;  // of tokens that a thread computes at a time
-constexpr int64_t kMaxImages = 64;
 // Kept from pass to pass; what a rare large image took beyond it is freed.
 constexpr int64_t kMaxScratchBytes = int64_t{256} << 20;
 // Bytes of weights that a short text reads, for each of its tokens all of them: about a second.
@@ -44,27 +40,6 @@ std::vector<model::Workspace<float>>& Workspaces() {
   return workspaces;
 }
 
-// Results of pixels [B, channels, height, width], one after the other in memory.
-Tensor<float> Pass(const model::Model& model, app::Wanted wanted, View<const float> pixels,
-                   model::Workspace<float>& workspace) {
-  const model::VitConfig& c = model.config();
-  const int64_t B = pixels.dim(0);
-  model::Outputs<float> outputs;
-  Tensor<float> values;
-  if (wanted == app::Wanted::kLogits) {
-    values = Tensor<float>({B, c.outputs()});
-    outputs.logits = values;
-  } else if (wanted == app::Wanted::kPooled) {
-    values = Tensor<float>({B, c.pooled_width()});
-    outputs.pooled = values;
-  } else {
-    values = Tensor<float>({B, model.TokensFor(pixels.dim(2), pixels.dim(3)), c.block.width});
-    outputs.tokens = values;
-  }
-  model.Forward(pixels, workspace, outputs);
-  return values;
-}
-
 struct Place {
   const Tensor<float>* pixels;
   Tensor<float>* result;
@@ -75,8 +50,8 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
   const Shape& one = places[0].pixels->shape();
   const int64_t C = one[1], H = one[2], W = one[3], each = C * H * W;
   const int64_t threads = NumThreads(), count = std::ssize(places);
-  const bool many = count >= kManyPerThread * threads;
-  const int64_t rows = std::clamp<int64_t>(kRows / model.TokensFor(H, W), 1, kMaxImages);
+  const bool many = count >= app::kManyPerThread * threads;
+  const int64_t rows = app::ImagesTogether(model, H, W);
   const int64_t together = many ? std::min(rows, (count + threads - 1) / threads) : std::max(threads, rows);
   std::vector<model::Workspace<float>>& workspaces = Workspaces();
   const auto some = [&](int64_t begin, int64_t end, int thread) {
@@ -84,7 +59,8 @@ void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const
     for (int64_t i = begin; i < end; ++i) {
       std::copy_n(places[static_cast<size_t>(i)].pixels->data(), each, pixels.data() + (i - begin) * each);
     }
-    const Tensor<float> values = Pass(model, wanted, pixels, workspaces[static_cast<size_t>(thread)]);
+    Tensor<float> values;
+    app::ComputePass(model, wanted, pixels, workspaces[static_cast<size_t>(thread)], values);
     for (int64_t i = begin; i < end; ++i) {
       const View<const float> row = values.view()[i - begin];
       Tensor<float> result(row.shape());

@@ -20,13 +20,6 @@
 namespace qkv::app {
 namespace {
 
-// From this many images for each thread on, threads have batches of their own. With fewer, too many threads would have
-// no work at the end.
-constexpr size_t kManyPerThread = 4;
-// Token rows of a batch: as many as a product works on at a time. More rows are not faster and leave the cache sooner.
-// Measured with ViT-Ti: batches of 1 or 2 images take 7 % less time an image than those of 4 or 8.
-constexpr int64_t kBatchRows = 240;
-constexpr int64_t kMaxBatch = 64;
 // Batches for each thread that may be finished before their turn comes, so that one slow image does not stop the
 // others.
 constexpr size_t kAheadPerThread = 4;
@@ -45,7 +38,7 @@ class Pipeline {
         use_(use),
         budget_(kBytesPerThread * NumThreads()) {
     const auto threads = static_cast<size_t>(NumThreads());
-    const bool many = wanted != Wanted::kPixels && files_.size() >= kManyPerThread * threads;
+    const bool many = wanted != Wanted::kPixels && files_.size() >= static_cast<size_t>(kManyPerThread) * threads;
     const size_t workers = many ? threads : 1;
     batch_ = BatchSize(options.batch, many ? 1 : threads);
     RequireMemoryFor(workers, many ? kAheadPerThread * workers : 1);
@@ -79,8 +72,7 @@ class Pipeline {
     const std::optional<Shape> shape = model_.FixedPixelsShape();
     if (!shape) return 1;
     if (asked > 0) return static_cast<size_t>(asked);
-    const int64_t tokens = model_.TokensFor((*shape)[1], (*shape)[2]);
-    return std::max(threads, static_cast<size_t>(std::clamp<int64_t>(kBatchRows / tokens, 1, kMaxBatch)));
+    return std::max(threads, static_cast<size_t>(ImagesTogether(model_, (*shape)[1], (*shape)[2])));
   }
 
   /// For images whose size is known beforehand; any other image is checked when its size is known.
@@ -131,29 +123,13 @@ class Pipeline {
     worker.reader.Read(slot.pixels);
     const View<const float> pixels = slot.pixels.pixels;
     if (pixels.empty()) return;
-    const int64_t B = pixels.dim(0);
-    Tensor<float>& storage = slot.storage;
-    model::Outputs<float> outputs;
-    switch (wanted_) {
-      case Wanted::kPixels:
-        slot.batch.values = pixels;
-        return;
-      case Wanted::kLogits:
-        storage.Reuse({B, model_.config().outputs()});
-        outputs.logits = storage;
-        break;
-      case Wanted::kPooled:
-        storage.Reuse({B, model_.config().pooled_width()});
-        outputs.pooled = storage;
-        break;
-      case Wanted::kTokens:
-        storage.Reuse({B, model_.TokensFor(pixels.dim(2), pixels.dim(3)), model_.config().block.width});
-        outputs.tokens = storage;
-        break;
+    if (wanted_ == Wanted::kPixels) {
+      slot.batch.values = pixels;
+      return;
     }
-    model_.Forward(pixels, worker.workspace, outputs);
-    slot.batch.values = storage;
-    if (model::FirstNotFinite(storage) >= 0) LeaveOutNotFinite(slot);
+    ComputePass(model_, wanted_, pixels, worker.workspace, slot.storage);
+    slot.batch.values = slot.storage;
+    if (model::FirstNotFinite(slot.storage) >= 0) LeaveOutNotFinite(slot);
   }
 
   /// Images whose results hold NaN or infinity are errors, like unreadable ones.

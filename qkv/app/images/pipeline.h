@@ -10,19 +10,13 @@
 #include <vector>
 
 #include "qkv/app/images/image_list.h"
+#include "qkv/app/images/passes.h"
 #include "qkv/app/open/note.h"
 #include "qkv/core/error.h"
 #include "qkv/image/image.h"
 #include "qkv/model/model.h"
 
 namespace qkv::app {
-
-enum class Wanted {
-  kPixels,  // [B, channels, height, width], for callers that run the model themselves
-  kLogits,  // [B, C]
-  kPooled,  // [B, pooled_width]
-  kTokens,  // [B, N, D]
-};
 
 struct Batch {
   std::vector<std::string> paths;  // [B]
