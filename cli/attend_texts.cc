@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr size_t kShownBytes = 60;  // of a text, in a message
 
 // A file for each text: the named one; FOLDER/1.png, FOLDER/2.png, …; or the pattern with {} replaced by its number.
-std::vector<fs::path> TextOutputs(const AttendOptions& options, const TextInputs& inputs) {
+std::vector<fs::path> TextOutputs(const AttendOptions& options, const CollectedTexts& inputs) {
   if (options.output.empty()) return {};
   const bool folder = IsFolderOutput(options.output);
   const std::string pattern = folder ? (fs::path(options.output) / "{}.png").string() : options.output;
@@ -122,7 +122,7 @@ int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts) {
   Require(!texts.target || (!texts.decoding.beams && !texts.decoding.tokens),
           "attend: --beams and --tokens are of what the model writes by itself, and --target gives it");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const TextInputs inputs = CollectTexts(options.inputs, /*lines=*/true);
+  const CollectedTexts inputs = CollectTexts(options.inputs, /*lines=*/true);
   Require(!texts.target || inputs.texts.size() == 1, "attend: --target is of one text, and there are {}",
           inputs.texts.size());
   const std::vector<fs::path> outputs = TextOutputs(options, inputs);

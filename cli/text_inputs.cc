@@ -12,9 +12,9 @@ namespace qkv::cli {
 
 namespace fs = std::filesystem;
 
-TextInputs CollectTexts(const std::vector<std::string>& given, bool lines) {
+CollectedTexts CollectTexts(const std::vector<std::string>& given, bool lines) {
   constexpr size_t kMaxTextBytes = size_t{1} << 30;
-  TextInputs inputs;
+  CollectedTexts inputs;
   const auto add_file = [&](const std::string& name) {
     if (name != "-") inputs.files.emplace_back(name);
     const std::string content = ReadFileOrInput(name, kMaxTextBytes, "the texts");

@@ -7,7 +7,7 @@
 
 namespace qkv::cli {
 
-struct TextInputs {
+struct CollectedTexts {
   std::vector<std::string> texts;
   std::vector<std::filesystem::path> files;  // that were read
 };
@@ -15,6 +15,6 @@ struct TextInputs {
 /// given: words, names of files, or "-", standard input, which is also read if there are none. lines: each line of a
 /// file is a text of its own, else the whole file. Throws Error if there is no text, or for a name of a file that is
 /// missing.
-TextInputs CollectTexts(const std::vector<std::string>& given, bool lines);
+CollectedTexts CollectTexts(const std::vector<std::string>& given, bool lines);
 
 }  // namespace qkv::cli

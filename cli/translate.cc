@@ -58,7 +58,7 @@ int Rewrite(TranslateOptions options, std::string_view name) {
   Require(std::filesystem::exists(options.model.path), "cannot open model {}: no such file or folder",
           options.model.path);
   app::RequireKind(name, options.model.path, {app::ModelKind::kTexts});
-  const TextInputs given = CollectTexts(options.texts, options.lines);
+  const CollectedTexts given = CollectTexts(options.texts, options.lines);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(given.files);
   inputs.RequireOutput(options.output);

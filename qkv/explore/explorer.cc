@@ -70,7 +70,7 @@ io::Json DescribeImages(const ModelFacts& facts) {
 // What a call answers with.
 struct CallContext {
   ExploredModel& model;
-  ImageStore& images;
+  ExploredImages& images;
   const Packet& request;
   const AdmitPhoto& admit;
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "qkv/app/models/model_source.h"
-#include "qkv/explore/image_store.h"
+#include "qkv/explore/explored_images.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {
@@ -69,7 +69,7 @@ class Explorer {
   std::unique_ptr<LocalModels> own_;
   ModelSource* source_;
   std::map<std::string, std::weak_ptr<DerivedState>> states_;  // by the model's id
-  ImageStore images_;
+  ExploredImages images_;
 };
 
 }  // namespace qkv::explore

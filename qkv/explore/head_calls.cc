@@ -5,7 +5,7 @@
 
 #include "qkv/algebra/gauge.h"
 #include "qkv/explore/fields.h"
-#include "qkv/explore/gauge.h"
+#include "qkv/explore/gauge_calls.h"
 #include "qkv/explore/passes.h"
 #include "qkv/inspect/weights.h"
 #include "qkv/lab/pairs.h"

@@ -1,8 +1,8 @@
 // The calls about the weights of heads: spectra and symmetry, and the freedom that W_Q and W_K have.
 #pragma once
 
+#include "qkv/explore/explored_images.h"
 #include "qkv/explore/explored_model.h"
-#include "qkv/explore/image_store.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {

@@ -9,7 +9,7 @@
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/pause.h"
-#include "qkv/explore/gauge.h"
+#include "qkv/explore/gauge_calls.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/simd/gemm/matmul.h"
 
@@ -236,7 +236,7 @@ Tensor<float> OpenPass::Run(View<const float> pixels, bool gradients) {
     }
   }
   Tensor<float> logits({1, c.outputs()});
-  model_.network().Forward(model_.weights(), pixels, {.checkpoint = !gradients, .all_rows = true, .open = this},
+  model_.network().Forward(model_.weights(), pixels, {.checkpointing = !gradients, .all_rows = true, .open = this},
                            workspace_.network, logits);
   Require(model::AllFinite(logits.data(), logits.size()), "a pass with edits: the logits hold NaN or infinity");
   return logits;

@@ -2,8 +2,8 @@
 // contributes. Without edits the pass is the engine's own; with edits it is an open one (open_pass.h).
 #pragma once
 
+#include "qkv/explore/explored_images.h"
 #include "qkv/explore/explored_model.h"
-#include "qkv/explore/image_store.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {

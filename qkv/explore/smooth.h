@@ -2,8 +2,8 @@
 // (lab/claims/associative_memory.h has their common form).
 #pragma once
 
+#include "qkv/explore/explored_images.h"
 #include "qkv/explore/explored_model.h"
-#include "qkv/explore/image_store.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {

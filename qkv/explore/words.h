@@ -1,8 +1,8 @@
 // The call "words": which patches of an image answer to a text, by a model with two towers.
 #pragma once
 
+#include "qkv/explore/explored_images.h"
 #include "qkv/explore/explored_model.h"
-#include "qkv/explore/image_store.h"
 #include "qkv/explore/packet.h"
 
 namespace qkv::explore {

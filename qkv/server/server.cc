@@ -261,7 +261,7 @@ struct Server::State {
     call.renew = [begin] { *begin = Clock::now(); };
     call.memory = std::make_shared<ImageMemory>(context.image_bytes, config().image_bytes);
     call.turn->client = exchange->request().peer;
-    std::optional<HttpResponse> response = Respond(call, *match.route);
+    std::optional<HttpResponse> response = MakeResponse(call, *match.route);
     if (response) exchange->Note(call.note());
     return response;
   }
@@ -275,7 +275,7 @@ struct Server::State {
     }
   }
 
-  std::optional<HttpResponse> Respond(Call& call, const Route& route) {
+  std::optional<HttpResponse> MakeResponse(Call& call, const Route& route) {
     const HttpRequest& request = call.request();
     try {
       const CancelScope scope(call.cancelled);

@@ -62,7 +62,7 @@ TEST_P(NetworkAllocation, OfASecondStepIsNone) {
   Tensor<float> logits({4, c.outputs()});
   for (const bool checkpoint : {false, true}) {
     NetworkOptions options = GetParam().options;
-    options.checkpoint = checkpoint;
+    options.checkpointing = checkpoint;
     Network<float>::Workspace workspace;
     const auto step = [&] {
       network.Forward(weights, pixels, options, workspace, logits);
@@ -88,7 +88,7 @@ TEST_P(SequenceAllocation, OfASecondStepIsNone) {
   for (const bool checkpoint : {false, true}) {
     SequenceNetwork<float>::Workspace workspace;
     const auto step = [&] {
-      network.Forward(weights, tokens, {.dropout = 0.1, .checkpoint = checkpoint}, workspace, logits);
+      network.Forward(weights, tokens, {.dropout = 0.1, .checkpointing = checkpoint}, workspace, logits);
       network.Backward(weights, logits, workspace, gradients);
     };
     for (int i = 0; i < 3; ++i) step();

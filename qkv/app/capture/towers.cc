@@ -33,10 +33,10 @@ Tensor<int64_t> ReadTokenTensor(const io::StoredTensor& stored, const std::strin
   return values;
 }
 
-TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path) {
+TextTensors ReadTextTensors(const io::SafeTensors& file, const std::string& path) {
   const io::StoredTensor *const ids = file.Find(kIds), *const mask = file.Find(kMask);
   Require(ids != nullptr, "{}: there is no tensor \"{}\"", path, kIds);
-  TextInputs inputs{ReadTokenTensor(*ids, path), {}};
+  TextTensors inputs{ReadTokenTensor(*ids, path), {}};
   if (mask == nullptr) return inputs;
   inputs.mask = ReadTokenTensor(*mask, path);
   Require(inputs.mask.shape() == inputs.ids.shape(), "{}: \"attention_mask\" is {}, expected {} as \"input_ids\"", path,
@@ -59,7 +59,7 @@ void AddEmbeddings(const model::Checkpoint& checkpoint, const model::BuildOption
     captured->emplace("image_embeds", std::move(embeds));
   }
   if (!has_texts) return;
-  const TextInputs texts = ReadTextInputs(*file, path);
+  const TextTensors texts = ReadTextTensors(*file, path);
   const model::TwoTowerModel model(checkpoint, model::Towers::kText, options);
   captured->emplace("text_embeds", model.TextEmbeds(texts.ids, texts.mask));
   const auto images = captured->find("image_embeds");

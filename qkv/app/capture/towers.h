@@ -11,7 +11,7 @@
 namespace qkv::app {
 
 /// Token ids of texts, and which of them others attend to: both [B, N], or the mask empty.
-struct TextInputs {
+struct TextTensors {
   Tensor<int64_t> ids, mask;
 };
 
@@ -20,9 +20,9 @@ Tensor<int64_t> ReadTokenTensor(const io::StoredTensor& stored, const std::strin
 
 /// The tensors "input_ids" and "attention_mask" (if there is one) of a safetensors file, both [B, N] of integers.
 /// Throws Error if a shape or type does not fit.
-TextInputs ReadTextInputs(const io::SafeTensors& file, const std::string& path);
+TextTensors ReadTextTensors(const io::SafeTensors& file, const std::string& path);
 
-/// True for a tensor that ReadTextInputs reads.
+/// True for a tensor that ReadTextTensors reads.
 bool IsTextInput(std::string_view name);
 
 /// Adds "image_embeds" from "pooled", if it is there; for a file with "input_ids" also "text_embeds", and with both

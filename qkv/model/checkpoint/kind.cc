@@ -27,8 +27,9 @@ ModelKind FindKind(const std::filesystem::path& path) {
 
 void RequireFamily(const std::filesystem::path& path) {
   if (FindKind(path) != ModelKind::kImages) return;
-  const std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path));
-  if (config && config->is_object()) FindFamily(io::Fields(*config, kConfigFile));
+  const std::filesystem::path file = ConfigFile(path);
+  const std::optional<io::Json> config = ReadOptionalJson(file);
+  if (config && config->is_object()) FindFamily(io::Fields(*config, file.string()));
 }
 
 }  // namespace qkv::model

@@ -62,7 +62,7 @@ void BlocksForward(const NetworkParameters& parameters, View<const T> weights, c
                           BlockSettingsAt(all, options, block, depth), y, cache.normed, cache.blocks[at], arena,
                           source);
     };
-    if (options.checkpoint) {
+    if (options.checkpointing) {
       const Arena::Scope scope(arena);
       forward();
     } else {
@@ -83,7 +83,7 @@ void BlocksBackward(const NetworkParameters& parameters, View<const T> weights, 
     const auto p = parameters.Block(block, weights);
     const nn::BlockSettings settings = BlockSettingsAt(all, options, block, depth);
     const View<T> y = cache.inputs[at + 1];
-    if (options.checkpoint) {
+    if (options.checkpointing) {
       nn::BlockForward<T>(cache.inputs[at], y.dim(1), p, settings, y, cache.normed, cache.blocks[at], arena, source);
     }
     nn::BlockBackward<T>(y.dim(1), p, settings, cache.blocks[at], dx, parameters.Block(block, gradients), arena,

@@ -21,8 +21,8 @@ struct NetworkOptions {
   double drop_path = 0;     // rate of drop path (stochastic depth) at the last block; falls linearly to 0 at the first
   uint64_t seed = 0;        // of this step
   int64_t first_image = 0;  // index within the step of the batch's first image
-  bool checkpoint = false;  // keep only each block's input, and recompute the rest in the backward pass
-  bool bf16 = false;        // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
+  bool checkpointing = false;  // keep only each block's input, and recompute the rest in the backward pass
+  bool bf16 = false;           // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
   // Experiments: all tokens of the last block are computed, also those that the head does not read; and what takes the
   // place of softmax attention, or null (nn::AttentionSettings::open).
   bool all_rows = false;

@@ -84,7 +84,7 @@ void Stepper<T, Net>::Compute(Worker& worker, View<const T> weights, const Batch
   options.dropout = settings_.dropout;
   options.attention_dropout = settings_.attention_dropout;
   options.drop_path = settings_.drop_path;
-  options.checkpoint = settings_.checkpoint;
+  options.checkpointing = settings_.checkpointing;
   options.bf16 = settings_.bf16;
   options.seed = MixSeed(settings_.seed, static_cast<uint64_t>(optimizer_.steps()));
   options.first_image = batch.first + begin;

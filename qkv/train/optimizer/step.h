@@ -20,7 +20,7 @@ namespace qkv::train {
 struct StepSettings {
   double smoothing = 0;                                      // label smoothing, see LossOptions
   double dropout = 0, attention_dropout = 0, drop_path = 0;  // see NetworkOptions
-  bool checkpoint = false, bf16 = false;                     // see NetworkOptions
+  bool checkpointing = false, bf16 = false;                  // see NetworkOptions
   uint64_t seed = 0;                                         // of the whole run; every step derives its own
   Communicator* processes = nullptr;  // processes that train together, with equal weights; null: one process
 };

@@ -385,7 +385,7 @@ StepSettings MakeStepSettings(const TrainConfig& config) {
   settings.dropout = config.dropout;
   settings.attention_dropout = config.attention_dropout;
   settings.drop_path = config.drop_path;
-  settings.checkpoint = config.checkpointing;
+  settings.checkpointing = config.checkpointing;
   settings.bf16 = config.precision == "bf16";
   settings.seed = static_cast<uint64_t>(config.seed);
   return settings;

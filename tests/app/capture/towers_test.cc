@@ -73,7 +73,7 @@ TEST(Towers, RefuseOtherTypesAndShapes) {
   const auto refused = [&](const std::vector<io::StoredTensor>& tensors) {
     io::WriteSafeTensors(folder / "texts.safetensors", tensors, {});
     const auto file = io::SafeTensors::Open(folder / "texts.safetensors");
-    return ErrorMessage([&] { ReadTextInputs(file, "texts"); });
+    return ErrorMessage([&] { ReadTextTensors(file, "texts"); });
   };
   const Tensor<float> floats({2, 3});
   const Tensor<int64_t> ids({2, 3}), flat({6});

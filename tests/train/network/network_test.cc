@@ -142,7 +142,7 @@ TEST_P(NetworkTest, ImagesDoNotKnowOfEachOther) {
 
 TEST_P(NetworkTest, CheckpointsChangeNoBit) {
   Trial<float> kept(GetParam()), recomputed(GetParam());
-  recomputed.options.checkpoint = true;
+  recomputed.options.checkpointing = true;
   for (Trial<float>* run : {&kept, &recomputed}) {
     run->Forward();
     run->Backward();

@@ -116,7 +116,7 @@ TEST_P(PairNetworkTest, CheckpointsAndThreadsChangeNoBit) {
     for (const bool checkpoint : {false, true}) {
       SetNumThreads(threads);
       PairTrial<float> run(GetParam().config);
-      run.options = {.dropout = 0.1, .attention_dropout = 0.1, .seed = 3, .checkpoint = checkpoint};
+      run.options = {.dropout = 0.1, .attention_dropout = 0.1, .seed = 3, .checkpointing = checkpoint};
       run.Forward();
       run.Backward();
       gradients.push_back(std::move(run.gradients));

@@ -111,7 +111,7 @@ TEST_P(SequenceNetworkTest, OnlyACausalTokenDoesNotKnowOfThoseThatFollow) {
 
 TEST_P(SequenceNetworkTest, CheckpointsChangeNoBit) {
   Trial<float> kept(GetParam().config), recomputed(GetParam().config);
-  recomputed.options.checkpoint = true;
+  recomputed.options.checkpointing = true;
   for (Trial<float>* run : {&kept, &recomputed}) {
     run->Forward();
     run->Backward();

@@ -1,5 +1,5 @@
 // Gauges are far from the identity, continuous in their strength, and well conditioned.
-#include "qkv/explore/gauge.h"
+#include "qkv/explore/gauge_calls.h"
 
 #include <gtest/gtest.h>
 

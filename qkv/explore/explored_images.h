@@ -47,12 +47,12 @@ struct PreparedImage {
 using AdmitPhoto = std::function<void(int64_t bytes)>;
 
 /// Not thread-safe.
-class ImageStore {
+class ExploredImages {
  public:
   static constexpr size_t kMaxImages = 4096;
 
   /// memory: of all images, in bytes. The least recently used go first; the last one stays.
-  ImageStore(int64_t max_pixels, int64_t memory) : max_pixels_(max_pixels), memory_(memory) {}
+  ExploredImages(int64_t max_pixels, int64_t memory) : max_pixels_(max_pixels), memory_(memory) {}
 
   /// The image of a request, prepared for a model, which must be of images. It is the request's "file" or "pixels", its
   /// "sample", or its "image", the id of one before. Valid until the next call. Throws Error if there is none of them,

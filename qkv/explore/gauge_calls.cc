@@ -1,4 +1,4 @@
-#include "qkv/explore/gauge.h"
+#include "qkv/explore/gauge_calls.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,4 +1,4 @@
-#include "qkv/explore/image_store.h"
+#include "qkv/explore/explored_images.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -60,20 +60,20 @@ const std::vector<Sample>& Samples() {
   return samples;
 }
 
-StoredImage* ImageStore::FindStored(const std::string& id) {
+StoredImage* ExploredImages::FindStored(const std::string& id) {
   const auto found = places_.find(id);
   if (found == places_.end()) return nullptr;
   images_.splice(images_.begin(), images_, found->second);
   return &images_.front();
 }
 
-StoredImage& ImageStore::Store(std::span<const std::byte> source, std::vector<int64_t> shape, std::string id) {
+StoredImage& ExploredImages::Store(std::span<const std::byte> source, std::vector<int64_t> shape, std::string id) {
   images_.push_front({std::move(id), {source.begin(), source.end()}, std::move(shape), 0, 0, {}, {}});
   places_[images_.front().id] = images_.begin();
   return images_.front();
 }
 
-StoredImage& ImageStore::Find(const Packet& request) {
+StoredImage& ExploredImages::Find(const Packet& request) {
   std::span<const std::byte> file;
   if (const Array* bytes = request.Find("file")) {
     file = bytes->bytes;
@@ -100,7 +100,7 @@ StoredImage& ImageStore::Find(const Packet& request) {
   return Store(file, {}, id);
 }
 
-PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& request, const AdmitPhoto& admit) {
+PreparedImage ExploredImages::Prepare(const ExploredModel& model, const Packet& request, const AdmitPhoto& admit) {
   const model::Model& layers = model.image_model();
   StoredImage& image = Find(request);
   ModelInput& input = image.inputs[model.entry().id];
@@ -128,7 +128,7 @@ PreparedImage ImageStore::Prepare(const ExploredModel& model, const Packet& requ
 }
 
 // Inputs of models that have gone, then the images that were used least recently.
-void ImageStore::Trim() {
+void ExploredImages::Trim() {
   bytes_ = 0;
   for (StoredImage& image : images_) {
     std::erase_if(image.inputs, [](const auto& item) { return item.second.model.expired(); });
