@@ -1,5 +1,5 @@
 #!/bin/sh
-# The programs of docs/cpp.md, compiled against a fresh installation, print what the page says.
+# The programs and commands of README.md and docs/cpp.md, compiled against a fresh installation, print what they say.
 . "$(dirname "$0")/support.sh"
 command -v file > /dev/null || {
   echo "skipped: no file(1) here"
@@ -13,4 +13,6 @@ mkdir "$tmp/work"
 for name in docs examples models; do
   ln -s "$source/$name" "$tmp/work/$name"
 done
-python3 "$source/tools/check_guide.py" "$source/docs/cpp.md" --folder "$tmp/work" --compiler "$CXX ${CXXFLAGS:-}"
+for guide in README.md docs/cpp.md; do
+  python3 "$source/tools/check_guide.py" "$source/$guide" --folder "$tmp/work" --compiler "$CXX ${CXXFLAGS:-}"
+done
