@@ -5,7 +5,8 @@
 Each is made with random weights and saved as timm saves it, with the arguments of its name alone but for the depth.
 `qkv verify` compares logits, tokens and hidden states with timm's in both precisions, by the tolerance of
 docs/architecture.md. An architecture agrees, or is refused with the reason that qkv's copy of the registry has; all else
-is a failure, and then the exit status is 1. One model is on disk at a time. --write makes a page of the result.
+is a failure, and then the exit status is 1. One model is on disk at a time. --write puts the result into its part of a page
+(docs/models.md).
 """
 import argparse
 import collections
@@ -17,8 +18,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/golden"))
+sys.path[:0] = [str(ROOT / "tests/golden"), str(ROOT / "tools")]
 
+from models_page import TIMM, replace_part  # noqa: E402
 from originals import Case, answers, build, save, save_file  # noqa: E402
 import timm  # noqa: E402
 
@@ -56,16 +58,11 @@ def walk(name, program, folder):
     return ("agreed", type(model).__name__) if done.returncode == 0 else ("failed", (done.stdout + done.stderr).strip())
 
 
-def page(outcomes):
+def table(outcomes):
     """Markdown: the names that agree, by class, and those refused, by reason."""
-    lines = [
-        "# Architectures of timm",
-        "",
-        f"Written by `tools/verify_registry.py --write`, which `make verify` runs: the {len(outcomes)} names of the modules",
-        f"`{'`, `'.join(MODULES)}` of timm {timm.__version__}, one block deep with random weights.",
-        "",
-    ]
-    for outcome, title in (("agreed", "## Equal to timm's answers"), ("refused", "## Refused, with this reason")):
+    lines = [f"These are the {len(outcomes)} names of the modules `{'`, `'.join(MODULES)}` of timm {timm.__version__}.",
+             "`make verify` compares each, one block deep with random weights, in logits, tokens and hidden states.", ""]
+    for outcome, title in (("agreed", "### Equal to timm's answers"), ("refused", "### Refused, with this reason")):
         groups = collections.defaultdict(list)
         for name, (found, detail) in outcomes.items():
             if found == outcome:
@@ -74,14 +71,14 @@ def page(outcomes):
         lines += [f"{title}: {count}", "", f"| {'class' if outcome == 'agreed' else 'reason'} | names |", "|---|---|"]
         lines += [f"| {detail} | {', '.join(f'`{n}`' for n in names)} |" for detail, names in sorted(groups.items())]
         lines.append("")
-    return "\n".join(lines[:-1]) + "\n"
+    return "\n".join(lines[:-1])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     parser.add_argument("--qkv", default=ROOT / "build/release/qkv", type=Path, metavar="PROGRAM")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table of what agrees")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table of what agrees into this page")
     options = parser.parse_args()
     if not options.qkv.is_file():
         sys.exit(f"{options.qkv}: no such program; run `make build` first")
@@ -98,7 +95,7 @@ def main():
     counts = collections.Counter(outcome for outcome, _ in outcomes.values())
     print(f"\n{len(names)} architectures: " + ", ".join(f"{counts[o]} {o}" for o in ("agreed", "refused", "failed")))
     if options.write and not counts["failed"]:
-        options.write.write_text(page(outcomes))
+        options.write.write_text(replace_part(options.write.read_text(), TIMM, table(outcomes)))
     sys.exit(counts["failed"] > 0)
 
 
