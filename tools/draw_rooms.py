@@ -1,20 +1,22 @@
-"""Draws docs/pictures/rooms.svg: the folders of docs/architecture.md's table, each above those that it may use.
+"""Draws docs/pictures/rooms.svg: the folders of docs/architecture.md, each above those that it may use, with their rooms.
 
     python3 tools/draw_rooms.py [--check]
 
-A line is left out if others lead to the same folder. Rows of sub-folders count as their folder. --check writes nothing,
-and its exit status is 1 if the picture is not up to date.
+A line is left out if others lead to the same folder. --check writes nothing, and its exit status is 1 if the picture is
+not up to date.
 """
 import html
 import re
 import sys
+import textwrap
 from pathlib import Path
+
+from check_includes import ROOM_ROW, ROOMS, ROW
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/pictures/rooms.svg"
-ROW = re.compile(r"^\| `(?:qkv/)?(\w+)/[\w/]*` \|.*\| ([^|]+) \|$", re.MULTILINE)
 # Column and words of each folder.
-ROOMS = {
+FOLDERS = {
     "cli": (2.85, "the program"), "server": (2.85, "HTTP"), "explore": (2.85, "the explorer's calls"),
     "app": (3.3, "opens models, runs files"), "lab": (2.3, "rewrites and ablates models"),
     "mpi": (1, "several processes"), "train": (2, "training"), "inspect": (1, "maps, statistics of heads"),
@@ -23,18 +25,26 @@ ROOMS = {
     "text": (3.2, "tokenizers, metrics"), "simd": (1, "kernels"), "algebra": (0, "matrices of heads"),
     "io": (2.9, "safetensors, PyTorch, JSON"), "core": (2, "tensors, threads, errors"),
 }  # fmt: skip
-WIDTH, HEIGHT, COLUMN, FLOOR, MARGIN = 186, 42, 204, 66, 10
+WIDTH, HEIGHT, LINE, COLUMN, GAP, MARGIN = 186, 42, 13, 204, 26, 10
 
 
 def read_uses(text):
     """Folder to the folders that its row names."""
-    uses = {}
-    for folder, names in ROW.findall(text):
-        uses.setdefault(folder, set()).update(name.split("/")[0] for name in re.findall(r"[\w/]+", names))
+    uses = {folder: set(re.findall(r"\w+", names)) for folder, names in ROW.findall(text.partition(ROOMS)[0])}
     for folder, names in uses.items():
         if "all" in names:  # the program loads mpi as a module
             uses[folder] = set(uses) - {folder, "mpi"}
-    return {folder: {name for name in names if name in uses and name != folder} for folder, names in uses.items()}
+    return {folder: names & set(uses) for folder, names in uses.items()}
+
+
+def read_rooms(text):
+    """Folder to lines with the names of its rooms."""
+    rooms = {}
+    for row, _ in ROOM_ROW.findall(text.partition(ROOMS)[2]):
+        folder, _, room = row.strip("/").partition("/")
+        if room:
+            rooms.setdefault(folder, []).append(room)
+    return {folder: textwrap.wrap(" · ".join(names), 34) for folder, names in rooms.items()}
 
 
 def reached(folder, uses):
@@ -52,35 +62,47 @@ def floors(uses):
     return {folder: floor(folder) for folder in uses}
 
 
-def draw(uses):
-    missing = set(uses) ^ set(ROOMS)
-    if missing:
-        sys.exit(f"tools/draw_rooms.py: ROOMS and the table differ in {', '.join(sorted(missing))}")
+def places(uses, rooms):
+    """(left, top, height) of each folder's box, and the size of the picture."""
     level = floors(uses)
-    top = max(level.values())
-    width, height = 4 * COLUMN + WIDTH + 2 * MARGIN, top * FLOOR + HEIGHT + 2 * MARGIN
-    corner = {room: (MARGIN + ROOMS[room][0] * COLUMN, MARGIN + (top - level[room]) * FLOOR) for room in uses}
-    lines, boxes = [], []
-    for room, (x, y) in corner.items():
-        through = set().union(*(reached(name, uses) for name in uses[room]))
-        for below in sorted(uses[room] - through):
-            to_x, to_y = corner[below]
-            lines.append(f'<line x1="{x + WIDTH / 2:g}" y1="{y + HEIGHT}" x2="{to_x + WIDTH / 2:g}" y2="{to_y}"/>')
-        boxes.append(f'<rect x="{x:g}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
-                     f'<text x="{x + WIDTH / 2:g}" y="{y + 17}" font-weight="bold">{room}</text>'
-                     f'<text x="{x + WIDTH / 2:g}" y="{y + 33}" font-size="11">{html.escape(ROOMS[room][1])}</text>')
+    found, y = {}, MARGIN
+    for floor in range(max(level.values()), -1, -1):
+        folders = [folder for folder in uses if level[folder] == floor]
+        heights = {folder: HEIGHT + LINE * len(rooms.get(folder, [])) for folder in folders}
+        found |= {folder: (MARGIN + FOLDERS[folder][0] * COLUMN, y, heights[folder]) for folder in folders}
+        y += max(heights.values()) + GAP
+    return found, (4 * COLUMN + WIDTH + 2 * MARGIN, y - GAP + MARGIN)
+
+
+def draw(uses, rooms):
+    missing = set(uses) ^ set(FOLDERS)
+    if missing:
+        sys.exit(f"tools/draw_rooms.py: FOLDERS and the table differ in {', '.join(sorted(missing))}")
+    place, (width, height) = places(uses, rooms)
+    lines, boxes, texts = [], [], []
+    for folder, (x, y, tall) in place.items():
+        middle = x + WIDTH / 2
+        through = set().union(*(reached(name, uses) for name in uses[folder]))
+        for below in sorted(uses[folder] - through):
+            to_x, to_y, _ = place[below]
+            lines.append(f'<line x1="{middle:g}" y1="{y + tall}" x2="{to_x + WIDTH / 2:g}" y2="{to_y}"/>')
+        boxes.append(f'<rect x="{x:g}" y="{y}" width="{WIDTH}" height="{tall}" rx="6"/>')
+        texts.append(f'<text x="{middle:g}" y="{y + 17}" font-weight="bold">{folder}</text>')
+        for i, line in enumerate([FOLDERS[folder][1], *rooms.get(folder, [])]):
+            fill = ' fill="#3b6ea8"' if i else ""
+            texts.append(f'<text x="{middle:g}" y="{y + 33 + LINE * i}" font-size="11"{fill}>{html.escape(line)}</text>')
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="14">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         '<g stroke="#8a94a3" stroke-width="1.3">', *lines, "</g>",
-        '<g stroke="#3b6ea8" fill="#eef4fb">', *(re.sub("<text.*", "", box) for box in boxes), "</g>",
-        '<g fill="#1d2733" text-anchor="middle">', *(re.sub("<rect.*?/>", "", box) for box in boxes), "</g>",
-        "</svg>", ""])
+        '<g stroke="#3b6ea8" fill="#eef4fb">', *boxes, "</g>",
+        '<g fill="#1d2733" text-anchor="middle">', *texts, "</g>", "</svg>", ""])
 
 
 def main(check):
-    drawn = draw(read_uses((ROOT / "docs/architecture.md").read_text()))
+    text = (ROOT / "docs/architecture.md").read_text()
+    drawn = draw(read_uses(text), read_rooms(text))
     if not check:
         PICTURE.write_text(drawn)
     elif PICTURE.read_text() != drawn:
