@@ -26,7 +26,7 @@ demo: build  ## reads 20 hand-drawn digits
 
 test: configure  ## all tests
 	@cmake --build --preset release
-	@ctest --preset release -j $(JOBS)
+	@python3 tools/run_tests.py $(BUILD) -j $(JOBS)
 
 test-page: build  ## the explorer's page in Chromium (needs Node.js 18.19 and npm)
 	@tools/page_tests.sh

@@ -52,4 +52,4 @@ jobs=${JOBS:-$(nproc)}
 cmake --preset neon > /dev/null
 cmake --build --preset neon -j "$jobs" --target qkv_core_test qkv_simd_test qkv_attention_test qkv_nn_test qkv_image_test
 # Without what measures the machine, which is not this one.
-ctest --preset neon -j "$jobs" -R '^(core|simd|attention|nn|image)\.' -E '^attention\.PlanTime' "$@"
+python3 tools/run_tests.py build/neon -j "$jobs" -R '^(core|simd|attention|nn|image)\.' -E '^attention\.PlanTime' "$@"
