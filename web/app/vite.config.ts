@@ -1,6 +1,6 @@
 // Builds one self-contained HTML file: the script and the style are put into the page, so that the program can embed it
 // and a folder of static files needs nothing else. index.html is the explorer; `--mode attend` builds attend.html, the page
-// of `qkv attend`; `--mode mock` the explorer with the stand-in engine of the tests.
+// of `qkv attend`. The development server passes the engine's calls on to the server at QKV_URL.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
@@ -61,13 +61,16 @@ function policyOf(html: string, engine: boolean): string {
 const licence = readFileSync("node_modules/preact/LICENSE", "utf8");
 const version = /project\(\s*qkv\s+VERSION\s+([\d.]+)/i.exec(readFileSync("../../CMakeLists.txt", "utf8"))?.[1] ?? "";
 
+const remote = process.env.QKV_URL?.replace(/\/$/, "");
+
 export default defineConfig(({ mode }) => ({
   base: "./",
   define: { __VERSION__: JSON.stringify(version) },
-  resolve: {
-    alias: { "#mock": new URL(`src/transport/mock/${mode === "mock" ? "mock" : "none"}.ts`, import.meta.url).pathname },
+  server: {
+    fs: { allow: ["../.."] },
+    // The server answers its own pages only.
+    proxy: remote ? { "/explore": { target: remote, changeOrigin: true, headers: { origin: remote } } } : {},
   },
-  server: { fs: { allow: ["../.."] } },
   plugins: [oneFile(mode !== "attend")],
   build: {
     target: "es2022",

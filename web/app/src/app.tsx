@@ -245,7 +245,6 @@ function Explorer({ s: state, catalogue, model: chosen }: { s: State; catalogue:
               server: "computed by the server",
               browser: "computed in this browser",
               recording: "a kept view, without an engine",
-              mock: "stand-in engine",
             }[theClient().transport.kind]
           }
         </span>

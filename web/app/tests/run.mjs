@@ -1,5 +1,4 @@
-// Runs the browser tests: node tests/run.mjs [name…]. With QKV_URL they drive the page of that server, else the built page
-// with the stand-in engine.
+// Runs the browser tests on the page of the server at QKV_URL: node tests/run.mjs [name…].
 import { spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,5 +1,5 @@
-// Screenshots of every view, to be looked at: node tests/shots.mjs [name…]. QKV_URL: a running server; else the page with the
-// stand-in engine (npm run build:mock).
+// Screenshots of every view, to be looked at: node tests/shots.mjs [name…]. QKV_URL: a running server, whose models are digits,
+// base (of photos) and pair (of two towers).
 import { mkdirSync } from "node:fs";
 import { open } from "./browser.mjs";
 

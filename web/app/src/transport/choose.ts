@@ -1,5 +1,4 @@
 // Which engine answers this page: the recording inside it, a server behind it, or WebAssembly beside it.
-import { MockTransport } from "#mock"; // vite.config.ts: null but in the page of the tests
 import { HttpTransport } from "./http";
 import { RecordingTransport, recordingOf } from "./recording";
 import type { Transport } from "./transport";
@@ -9,7 +8,6 @@ import { WasmTransport } from "./wasm";
 export async function chooseTransport(askKey: (rejected: boolean) => Promise<string | null>): Promise<Transport> {
   const recording = recordingOf(document);
   if (recording) return new RecordingTransport(recording);
-  if (MockTransport) return new MockTransport();
   const engine = document.querySelector<HTMLMetaElement>("meta[name=qkv-engine]")?.content;
   if (engine === "wasm" || location.protocol === "file:") return new WasmTransport(document.baseURI);
   return new HttpTransport(new URL(".", document.baseURI).href, askKey);

@@ -3,7 +3,7 @@
 import type { Packet } from "../packet";
 
 export interface Transport {
-  /** "server", "browser" (WebAssembly), "recording" or "mock". */
+  /** "server", "browser" (WebAssembly) or "recording". */
   readonly kind: string;
   /** Bytes of the request's packet in, the answer's packet out. Throws EngineError. `signal`: nobody waits any more. */
   call(name: string, request: Packet, signal?: AbortSignal): Promise<Packet>;

@@ -32,9 +32,7 @@ export function GaugeView({ bench }: { bench: Bench }) {
     block,
   );
   const { json, arrays } = asked.answer ?? kEmpty;
-  const change = Array.isArray(json.change)
-    ? (json.change as number[])
-    : [Number(json.change_q ?? json.change), Number(json.change_k ?? json.change)];
+  const change = (json.change as number[] | undefined) ?? [NaN, NaN];
   const row = base.attention?.row(block, head, query) ?? null;
   const maps = row && after.attention ? [row, after.attention.row(block, head, query)] : null,
     range = maps && seen ? commonRange(maps, seen.model.prefix.length) : undefined;
