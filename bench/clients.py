@@ -31,6 +31,9 @@ import serve_load
 from serve_load import percentile, resident
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests/golden"))
+from pack import unpacked  # noqa: E402
+
 GRACE = 75  # s that requests in flight have at the end: request_seconds and a little
 ANSWER_LIMIT = 120  # s until a client takes an answer as lost
 MILLISECONDS = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1}  # shares of the answers
@@ -252,9 +255,9 @@ async def load(site, kinds):
 def start(program, folder):
     """The server's process and port."""
     config = Path(folder) / "server.yaml"
-    models = {"vit": requests.write_vit(Path(folder) / "vit"), "clip": ROOT / "tests/golden/towers/clip",
+    models = {"vit": requests.write_vit(Path(folder) / "vit"), "clip": unpacked("tests/golden/towers/clip"),
               "en-it": ROOT / "models/english-italian", "synopsis": ROOT / "models/synopsis",
-              "llama": ROOT / "tests/golden/tasks/llama", "spare": ROOT / "models/cifar10"}  # fmt: skip
+              "llama": unpacked("tests/golden/tasks/llama"), "spare": ROOT / "models/cifar10"}  # fmt: skip
     lines = [f"  - {{id: {name}, path: {path}}}\n" for name, path in models.items()]
     config.write_text("log: false\nmemory: 2GB\nmodels:\n  - {id: digits}\n" + "".join(lines))
     process = subprocess.Popen([program, "serve", "--config", str(config), "--port", "0"],

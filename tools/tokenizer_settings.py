@@ -25,7 +25,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import tokenizers  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests/text/golden"
+sys.path.insert(0, str(ROOT / "tests/golden"))
+from pack import unpacked  # noqa: E402
+
+GOLDEN = unpacked("tests/text/golden")
 TEXTS = ["Hello  World, the Café \u732b\u72ac.", " a photo of <new> two<im> x", "A</s> <s>b [MASK] <mask>  c <pad>[SEP]d",
          "<|endoftext|>a <|im_start|> b<unk> [UNK]", "it 's n't , a <NEW> test . <image> xnewx new <extra_id_3>", ""]
 LENGTH = 6

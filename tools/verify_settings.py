@@ -49,6 +49,7 @@ import transformers  # noqa: E402
 from PIL import Image  # noqa: E402
 from tokenizers.decoders import DecodeStream  # noqa: E402
 from cases import CASES  # noqa: E402
+from pack import unpacked  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 # tests/golden/generate.py has the same name.
@@ -331,7 +332,7 @@ class WritingModel(Model):
 
     def __init__(self, name):
         self.name, self.options = "tasks_" + name, {}
-        self.golden = ROOT / "tests/golden/tasks" / name
+        self.golden = unpacked("tests/golden/tasks") / name
 
     def save(self, folder):
         shutil.copytree(self.golden, folder)
@@ -385,7 +386,7 @@ class SentenceModel(WritingModel):
 
     def __init__(self, file, defaults):
         self.name, self.config_file, self.defaults = f"sentences {file}", file, defaults
-        self.golden = ROOT / "tests/golden/tasks/bert"
+        self.golden = unpacked("tests/golden/tasks/bert")
 
     def save(self, folder):
         shutil.copytree(self.golden, folder)

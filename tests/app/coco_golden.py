@@ -1,9 +1,9 @@
 """Random detection data sets, and their scores by pycocotools.
 
-    python3 tests/app/coco_golden.py write tests/app/golden/coco
+    python3 tests/app/coco_golden.py write
     python3 tests/app/coco_golden.py compare PROGRAM COUNT [FIRST_SEED]
 
-`write` makes the goldens of coco_evaluation_test.cc: NAME.annotations.json, NAME.results.json, NAME.scores.json.
+`write` makes tests/app/golden/coco.tar for coco_evaluation_test.cc: NAME.annotations.json, NAME.results.json, NAME.scores.json.
 `compare` makes COUNT larger ones and compares every score with the output of `PROGRAM annotations results`, which prints
 the JSON of qkv::app::ToJson(CocoEvaluation). Needs numpy and pycocotools.
 """
@@ -19,6 +19,9 @@ import tempfile
 import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from pack import pack, unpacked  # noqa: E402
 
 NAMES = ["ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large",
          "ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"]
@@ -109,8 +112,8 @@ def evaluate(data, results):
     return scores
 
 
-def write(folder):
-    folder = pathlib.Path(folder)
+def write():
+    folder = unpacked("tests/app/golden/coco")
     cases = {
         "mixed": make(1),
         "ties": make(2, levels=3, whole=True),
@@ -124,6 +127,7 @@ def write(folder):
         for part, content in (("annotations", data), ("results", results), ("scores", evaluate(data, results))):
             text = json.dumps(content, separators=(",", ":")).replace("},{", "},\n{")
             (folder / f"{name}.{part}.json").write_text(text + "\n")
+    pack()
 
 
 def compare(program, count, first):
@@ -156,7 +160,7 @@ def compare(program, count, first):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["write"]:
-        write(sys.argv[2])
+        write()
     elif sys.argv[1:2] == ["compare"]:
         sys.exit(not compare(sys.argv[2], int(sys.argv[3]), int((sys.argv[4:] or [1000])[0])))
     else:

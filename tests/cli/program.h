@@ -16,6 +16,7 @@
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv {
 
@@ -44,7 +45,7 @@ inline std::vector<io::Json> JsonLines(const std::string& text) {
   return lines;
 }
 
-inline std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+inline std::string Golden(const std::string& name) { return GoldenFolder(name).string(); }
 /// A golden model with other weights, written to `folder`; `change` gets each tensor by its name.
 inline void WriteChanged(const std::string& golden, const std::filesystem::path& folder,
                          const std::function<void(const std::string& name, Tensor<float>& tensor)>& change) {

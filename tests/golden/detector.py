@@ -1,4 +1,4 @@
-"""Writes tests/golden/detector: a small YOLOS, photos of several sizes, what transformers' own processor and
+"""Writes detector.tar: a small YOLOS, photos of several sizes, what transformers' own processor and
 post-processing find in them, and COCO annotations with their scores by pycocotools.
 
     python tests/golden/detector.py
@@ -10,16 +10,16 @@ import contextlib
 import io
 import json
 import random
-from pathlib import Path
 
 from originals import Case, build  # first: it stands in for torchvision
+from pack import pack, unpacked
 from PIL import Image, ImageDraw
 import torch
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from transformers.models.yolos.image_processing_pil_yolos import YolosImageProcessorPil, get_size_with_aspect_ratio_yolos
 
-FOLDER = Path(__file__).resolve().parent / "detector"
+FOLDER = unpacked("tests/golden") / "detector"
 LABELS = {0: "N/A", 1: "person", 2: "cat", 3: "remote control"}
 CATEGORIES = [{"id": 70, "name": "Remote Control "}, {"id": 3, "name": "person"}, {"id": 17, "name": "cat"},
               {"id": 5, "name": "zebra"}]  # fmt: skip
@@ -121,6 +121,7 @@ def main():
     print(scores)
     result = {"threshold": THRESHOLD, "photos": expected, "scores": scores, "sizes": sizes()}
     (FOLDER / "expected.json").write_text(json.dumps(result) + "\n")
+    pack()
 
 
 if __name__ == "__main__":

@@ -3,22 +3,22 @@
     python tests/golden/generate.py [CASE...]     all of them, or the named ones
 
 Needs the environment of tools/reference_env.sh; the tests that read the goldens need nothing.
-Each tests/golden/CASE/ holds the model as its library lays it out and expected.safetensors.
+CASE/ in the archive of its family (pack.py) holds the model as its library lays it out and expected.safetensors.
 The same versions on the same processor give the same files, byte for byte.
 """
 import sys
-from pathlib import Path
 
 import torch
 from cases import CASES
 from originals import answers, build, load, run, save, save_file
+from pack import pack, unpacked
 
-HERE = Path(__file__).resolve().parent
+FOLDER = unpacked("tests/golden")
 LIMIT = 1 << 20  # bytes a folder
 
 
 def generate(case):
-    folder = HERE / case.name
+    folder = FOLDER / case.name
     model = build(case)
     save(case, model, folder)
     tensors = answers(case, model)
@@ -61,6 +61,7 @@ def main():
         sys.exit(f"unknown: {', '.join(sorted(unknown))}\nknown: {', '.join(CASES)}")
     for name in sys.argv[1:] or CASES:
         generate(CASES[name])
+    pack()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes tests/golden/known: published pathology models at shrunk sizes, with random weights, and what the code on their
+"""Writes known.tar: published pathology models at shrunk sizes, with random weights, and what the code on their
 cards gives for them.
 
     python tests/golden/known.py
@@ -17,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import torchvision_stub  # noqa: E402, F401  before timm
 
 import timm  # noqa: E402
+from pack import pack, unpacked  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 from timm.layers import SwiGLUPacked  # noqa: E402
 
-HERE = Path(__file__).resolve().parent / "known"
+FOLDER = unpacked("tests/golden") / "known"
 SHRUNK = {"embed_dim": 24, "depth": 1, "num_heads": 3}
 SWIGLU = {"mlp_layer": SwiGLUPacked, "act_layer": torch.nn.SiLU}
 UNI2 = {
@@ -73,13 +74,14 @@ def main():
             features = take(model(pixels)).contiguous()
             double = take(model.double()(pixels.double())).contiguous()
         assert features.isfinite().all() and features.dim() == 2
-        folder = HERE / name
+        folder = FOLDER / name
         folder.mkdir(parents=True, exist_ok=True)
         torch.save({key: value.float() for key, value in model.state_dict().items()}, folder / "pytorch_model.bin")
         save_file({"pixels": pixels, "features": features, "features.float64": double}, folder / "expected.safetensors")
         settings = {**SHRUNK, "img_size": side}
         (folder / "settings.json").write_text(json.dumps(settings) + "\n")
         print(name, list(features.shape), sum(f.stat().st_size for f in folder.iterdir()) >> 10, "KiB")
+    pack()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes tests/golden/towers/open_clip_*: small models of open_clip with tokenizers, and the ids and vectors that open_clip
+"""Writes open_clip_* into towers.tar: small models of open_clip with tokenizers, and the ids and vectors that open_clip
 makes of texts.
 
     python tests/golden/open_clip_texts.py [LINES]
@@ -19,6 +19,7 @@ import torch
 import torchvision_stub  # noqa: F401  before open_clip
 from open_clip.model import CLIP, CustomTextCLIP
 from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
+from pack import pack, unpacked
 from safetensors.torch import save_file
 
 TEXTS = [
@@ -39,7 +40,7 @@ TEXT = {"context_length": LENGTH, "width": 16, "heads": 2, "layers": 2, "no_caus
 
 def simple(folder):
     """open_clip's own tokenizer with few merges, and the same as files of Hugging Face."""
-    merges = (ROOT / "tests/text/golden/clip_slow/merges.txt").read_text().split("\n")[1:]
+    merges = (unpacked("tests/text/golden") / "clip_slow/merges.txt").read_text().split("\n")[1:]
     merges = [merge for merge in merges if merge]
     with tempfile.NamedTemporaryFile(suffix=".gz") as file:
         Path(file.name).write_bytes(gzip.compress("\n".join(["#version: 0.2", *merges]).encode()))
@@ -53,7 +54,7 @@ def simple(folder):
 
 
 def siglip(folder):
-    shutil.copy(ROOT / "tests/text/golden/siglip_json/tokenizer.json", folder)
+    shutil.copy(unpacked("tests/text/golden") / "siglip_json/tokenizer.json", folder)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
     tokenizer = HFTokenizer(str(folder), context_length=LENGTH, clean="canonicalize")
@@ -64,7 +65,7 @@ def siglip(folder):
 def main():
     torch.set_num_threads(1)
     for name, make in (("simple", simple), ("siglip", siglip)):
-        folder = ROOT / "tests/golden/towers" / f"open_clip_{name}"
+        folder = unpacked("tests/golden/towers") / f"open_clip_{name}"
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer, text, cls = make(folder)
         if len(sys.argv) > 1:
@@ -87,6 +88,7 @@ def main():
         expected = {"texts": TEXTS, "ids": [row[0].tolist() for row in ids], "text_embeds": vectors}
         (folder / "expected.json").write_text(json.dumps(expected) + "\n")
         print(name, expected["ids"], sum(f.stat().st_size for f in folder.iterdir()) >> 10, "KiB")
+    pack()
 
 
 if __name__ == "__main__":

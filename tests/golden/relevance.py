@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from cases import CASES
 from originals import load, nothing_in_float32, timm
+from pack import pack, unpacked
 from PIL import Image
 from rollout import rollout
 from safetensors.torch import load_file, save_file
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = unpacked("tests/golden")
 # With and without a class token, with registers, two tokens, norms of queries, LayerScale, other sizes and kinds.
 NAMES = [
     "timm_vit", "timm_reg4_cls", "timm_reg4_gap", "timm_qk_norm", "timm_deit3", "timm_distilled", "timm_map",
@@ -94,7 +95,7 @@ def digits():
 def main():
     torch.set_num_threads(1)
     for name in NAMES:
-        case, folder = CASES[name], HERE / name
+        case, folder = CASES[name], FOLDER / name
         model = load(case, folder)
         pixels = load_file(folder / "expected.safetensors")["pixels"]
         if case.library == "timm":
@@ -107,6 +108,7 @@ def main():
         check(name, kept)
         save_file(kept, folder / "relevance.safetensors")
         print(f"{name:24} {(folder / 'relevance.safetensors').stat().st_size >> 10:4} KiB")
+    pack()
     digits()
 
 

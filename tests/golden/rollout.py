@@ -7,12 +7,11 @@ the product of all blocks from FIRST on. A fraction DISCARD of the fused matrix'
 is zeroed, as jacobgil/vit-explain does it (the class token's attention to itself stays), with the
 keepdim that its issue 16 asks for. Needs torch and safetensors only.
 """
-from pathlib import Path
-
 import torch
+from pack import pack, unpacked
 from safetensors.torch import load_file, save_file
 
-HERE = Path(__file__).resolve().parent
+FOLDER = unpacked("tests/golden")
 FUSIONS = {"mean": lambda a: a.mean(1), "max": lambda a: a.amax(1), "min": lambda a: a.amin(1)}
 SETTINGS = [("mean", 0.0, 0), ("mean", 0.0, 1), ("max", 0.0, 0), ("min", 0.0, 0), ("mean", 0.9, 0), ("max", 0.5, 0), ("min", 0.35, 1)]
 # With and without a class token, with registers, two tokens, qk_norm, other sizes and grids that are not square.
@@ -39,7 +38,7 @@ def rollout(attention, fusion, discard, first, class_token):
 
 def main():
     for case in CASES:
-        expected = load_file(HERE / case / "expected.safetensors")
+        expected = load_file(FOLDER / case / "expected.safetensors")
         tensors = {}
         for suffix in ("", ".float64"):
             blocks = sorted(int(k.split(".")[1]) for k in expected if k.startswith("attention.") and not k.endswith("64"))
@@ -50,8 +49,9 @@ def main():
         for name, value in tensors.items():  # the two precisions discard the same entries
             if not name.endswith("64"):
                 assert (value - tensors[name + ".float64"]).abs().max() < 1e-5, (case, name)
-        save_file(tensors, HERE / case / "rollout.safetensors")
-        print(f"{case:32} {(HERE / case / 'rollout.safetensors').stat().st_size >> 10:4} KiB")
+        save_file(tensors, FOLDER / case / "rollout.safetensors")
+        print(f"{case:32} {(FOLDER / case / 'rollout.safetensors').stat().st_size >> 10:4} KiB")
+    pack()
 
 
 if __name__ == "__main__":

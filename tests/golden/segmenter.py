@@ -1,4 +1,4 @@
-"""Writes tests/golden/segmenter and tests/golden/segmenter_semantic: small EoMT models, photos of several sizes, and the
+"""Writes segmenter.tar: small EoMT models, photos of several sizes, and the
 segments that transformers' own processor and post-processing find in them, with masks as pycocotools encodes them.
 
     python tests/golden/segmenter.py
@@ -8,9 +8,9 @@ Needs the environment of tools/reference_env.sh, and pycocotools. Also writes ma
 """
 import json
 import random
-from pathlib import Path
 
 from originals import Case, build  # first: it stands in for torchvision
+from pack import pack, unpacked
 from PIL import Image, ImageDraw
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from pycocotools import mask as coco_mask
 from transformers.image_transforms import get_size_with_aspect_ratio
 from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcessorPil
 
-HERE = Path(__file__).resolve().parent
+FOLDER = unpacked("tests/golden")
 LABELS = {0: "person", 1: "cat", 2: "sky", 3: "grass"}
 PHOTOS = {12: (90, 60), 7: (60, 140), 30: (64, 64), 4: (300, 50), 101: (33, 47)}  # id: width, height
 # Thresholds of score, mask and overlap, and classes whose segments are one.
@@ -128,7 +128,7 @@ def write_processor(folder, processor):
 
 
 def write_padded():
-    folder = HERE / "segmenter"
+    folder = FOLDER / "segmenter"
     model = make_model("segmenter", folder, 9, image_size=64, num_queries=12)
     processor = EomtImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 64}, do_pad=True)
     write_processor(folder, processor)
@@ -148,7 +148,7 @@ def write_padded():
 
 
 def write_semantic():
-    folder = HERE / "segmenter_semantic"
+    folder = FOLDER / "segmenter_semantic"
     model = make_model("segmenter_semantic", folder, 8, image_size=32, num_queries=10, num_upscale_blocks=1)
     processor = EomtImageProcessorPil(size={"shortest_edge": 32, "longest_edge": None}, do_split_image=True)
     write_processor(folder, processor)
@@ -212,3 +212,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     write_padded()
     write_semantic()
+    pack()

@@ -1,4 +1,4 @@
-"""Writes tests/golden/towers: a small CLIP and a small SigLIP with tokenizers, and how transformers compares photos with
+"""Writes towers.tar: a small CLIP and a small SigLIP with tokenizers, and how transformers compares photos with
 texts by them.
 
     python tests/golden/towers.py
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import torch
 import torchvision_stub  # noqa: F401  before transformers
+from pack import pack, unpacked
 from PIL import Image
 from transformers import CLIPConfig, CLIPModel, PreTrainedTokenizerFast, SiglipConfig, SiglipModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
@@ -53,11 +54,11 @@ def main():
                 model.logit_scale.fill_(2.3)
                 model.logit_bias.fill_(-2)
         model.eval()
-        folder = ROOT / "tests/golden/towers" / name
+        folder = unpacked("tests/golden/towers") / name
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
-        shutil.copy(ROOT / "tests/text/golden" / tokenizer / "tokenizer.json", folder)
+        shutil.copy(unpacked("tests/text/golden") / tokenizer / "tokenizer.json", folder)
         (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": pad, "model_max_length": 12}) + "\n")
         words = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), pad_token=pad)
 
@@ -82,6 +83,7 @@ def main():
         }  # fmt: skip
         (folder / "expected.json").write_text(json.dumps(expected) + "\n")
         print(name, out.logits_per_image, sum(f.stat().st_size for f in folder.iterdir()) >> 10, "KiB")
+    pack()
 
 
 if __name__ == "__main__":

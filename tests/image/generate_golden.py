@@ -8,7 +8,7 @@ decode.safetensors      "file/NAME" (the bytes), "rgb/NAME" (upright), "stored/N
                         differs), "grey/NAME" (convert("L"), for some), "alpha/NAME" (where there is one)
 resize.safetensors      "in/HxWxC", "FILTER/HxWxC/HxW"
 preprocess.safetensors  "image/NAME", "out/NUMBER"; the metadata's "cases" has the configurations
-files/                  a few of the files themselves, where fuzz/seeds.sh finds them
+files.tar               a few of the files themselves, for fuzz/seeds.sh
 photos.json             for each photo CRC-32s of Pillow's pixels and of both libraries' pixels before normalisation
 
 --photos: rewrite photos.json. --files: also write the image files there, to look at.
@@ -33,6 +33,9 @@ from transformers.models.yolos.image_processing_pil_yolos import YolosImageProce
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import golden_files  # noqa: E402
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from pack import pack, unpacked  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
 PROCESSORS = {"ViT": ViTImageProcessorPil, "DeiT": DeiTImageProcessorPil, "Bit": BitImageProcessorPil,
@@ -69,9 +72,10 @@ SEEDS = (
 
 
 def seed_files(files):
-    (FOLDER / "files").mkdir(exist_ok=True)
+    folder = unpacked("tests/image/golden/files")
     for name in SEEDS:
-        (FOLDER / "files" / name).write_bytes(files[name])
+        (folder / name).write_bytes(files[name])
+    pack()
 
 
 FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}

@@ -20,6 +20,9 @@ from safetensors.numpy import save_file
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from golden_files import picture  # noqa: E402
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from pack import pack, unpacked  # noqa: E402
+
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 pillow_heif.register_heif_opener()
 
@@ -68,8 +71,9 @@ def main():
         if image.mode == "RGBA":
             tensors[f"alpha/{name}"] = np.ascontiguousarray(np.array(image)[..., 3])
         if name in ("exact_rgb.heic", "lossy_alpha.avif"):
-            (GOLDEN / "files" / name).write_bytes(data)
+            (unpacked("tests/image/golden/files") / name).write_bytes(data)
     save_file(tensors, GOLDEN / "heif.safetensors")
+    pack()
 
 
 main()

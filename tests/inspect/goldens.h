@@ -9,7 +9,7 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/vision/vit.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::inspect {
 
@@ -23,7 +23,7 @@ struct GoldenModel {
   Tensor<T> pixels;
 
   explicit GoldenModel(const std::string& name)
-      : folder(SourceFolder() / "tests/golden" / name),
+      : folder(GoldenFolder(name)),
         checkpoint(model::Checkpoint::Open(folder)),
         vit(checkpoint.description.config, checkpoint.bound),
         expected(io::SafeTensors::Open(folder / "expected.safetensors")),

@@ -2,6 +2,7 @@
 #include "qkv/inspect/rollout.h"
 
 #include "tests/inspect/goldens.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::inspect {
 namespace {
@@ -112,7 +113,7 @@ TEST(Rollout, ManyTokensAreTheProductToo) {
 
 TEST(Rollout, OfAnImageIsThatOfItsPixels) {
   for (const char* name : {"timm_reg4_cls", "timm_reg4_gap"}) {
-    const auto model = model::Model::Load(SourceFolder() / "tests/golden" / name);
+    const auto model = model::Model::Load(GoldenFolder(name));
     const image::Image image = image::DecodeFile(SourceFolder() / "examples/digits/8-black.png");
     const Tensor<float> map = AttentionRollout(model, image), pixels = model.Pixels(image);
     const model::VitConfig& c = model.config();

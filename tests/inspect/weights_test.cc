@@ -11,6 +11,7 @@
 #include "qkv/model/vision/vit.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::inspect {
@@ -49,7 +50,7 @@ TEST(AttentionWeights, AreTheRowsOfTheFusedProjection) {
 }
 
 model::Checkpoint Golden(const std::string& name) {
-  return model::Checkpoint::Open(SourceFolder() / "tests/golden" / name);
+  return model::Checkpoint::Open(GoldenFolder(name));
 }
 
 // LayerNorm(x) with the gain and offset of `weights`; x: [D].

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/io/golden/torch: small files by torch.save, and what torch.load reads from them.
+"""Writes tests/io/golden/torch.tar: small files by torch.save, and what torch.load reads from them.
 
     PYTHON tests/io/generate_torch.py
 
@@ -20,7 +20,10 @@ import numpy
 import safetensors.torch
 import torch
 
-FOLDER = pathlib.Path(__file__).parent / "golden" / "torch"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from pack import pack, unpacked  # noqa: E402
+
+FOLDER = unpacked("tests/io/golden/torch")
 
 
 def values(*shape, dtype=torch.float32, start=0):
@@ -233,6 +236,7 @@ def main():
 
     safetensors.torch.save_file(expected, FOLDER / "expected.safetensors")
     write_refused(FOLDER / "refused")
+    pack()
 
 
 main()

@@ -16,7 +16,7 @@
 #include "qkv/algebra/truncate.h"
 #include "qkv/algebra/values.h"
 #include "tests/algebra/support.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::lab {
 namespace {
@@ -503,7 +503,7 @@ TEST(AttentionBound, IsTheBestThereIs) {
 // --- Whole models -------------------------------------------------------------------------------------------------
 
 std::vector<Certificate> OfGolden(const std::string& name) {
-  return Certify(model::Checkpoint::Open(SourceFolder() / "tests/golden" / name));
+  return Certify(model::Checkpoint::Open(GoldenFolder(name)));
 }
 
 TEST(Certificate, OfTheFamilies) {
@@ -525,7 +525,7 @@ TEST(Certificate, OfTheFamilies) {
     EXPECT_EQ(Find(normed, rewriting, 0).obstructions.front(), kQkNorm);
   }
   // Half of the queries' and keys' features, not of the values'.
-  const auto low_rank = model::Checkpoint::Open(SourceFolder() / "tests/golden/timm_kind_low_rank");
+  const auto low_rank = model::Checkpoint::Open(GoldenFolder("timm_kind_low_rank"));
   const int64_t r = low_rank.description.config.block.attention.query_width();
   ASSERT_NE(r, low_rank.description.config.block.attention.head_width);
   EXPECT_EQ(HalfRank(low_rank.description.config.block.attention), r / 2);

@@ -19,6 +19,7 @@
 #include "qkv/model/vision/vit.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/isas.h"
 
 namespace qkv::model {
@@ -27,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using enum nn::AttentionKind;
 
-Checkpoint Golden(const std::string& name) { return Checkpoint::Open(SourceFolder() / "tests/golden" / name); }
+Checkpoint Golden(const std::string& name) { return Checkpoint::Open(GoldenFolder(name)); }
 
 using Tensors = std::vector<std::pair<std::string, Tensor<double>>>;
 

@@ -11,13 +11,14 @@
 #include "tests/support/checkpoints.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-Model Golden(const std::string& name) { return Model::Load(SourceFolder() / "tests/golden" / name); }
+Model Golden(const std::string& name) { return Model::Load(GoldenFolder(name)); }
 
 // Ramps and noise, different for each seed.
 image::Image Picture(int64_t height, int64_t width, uint64_t seed) {
@@ -164,7 +165,7 @@ TEST_P(ModelOf, ShowsTheAttentionOfThePass) {
 // Without a crop the preprocessing keeps the aspect ratio, so images have different numbers of tokens.
 TEST(Model, ComputesImagesOfDifferentSizesOneByOne) {
   const TemporaryFolder folder;
-  const fs::path golden = SourceFolder() / "tests/golden/hf_dinov2";
+  const fs::path golden = GoldenFolder("hf_dinov2");
   fs::copy_file(golden / "config.json", folder / "config.json");
   fs::copy_file(golden / "model.safetensors", folder / "model.safetensors");
   io::Json preprocessor = io::ParseJson(ReadFile(golden / "preprocessor_config.json"), "preprocessor_config.json");

@@ -7,7 +7,7 @@
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/families/describe.h"
 #include "qkv/model/vision/vit.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::model {
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Savings,
                                          "timm_pe_core", "hf_beit_shared", "timm_beit", "timm_beit_shared"));
 
 TEST_P(Savings, EachChangesNothingButTheRounding) {
-  const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder(GetParam()));
   const Tensor<float> plain = Logits<float>(checkpoint, kNone);
   const Tensor<double> exact = Logits<double>(checkpoint, kNone);
   std::vector<BuildOptions> variants(7, kNone);
@@ -74,7 +74,7 @@ TEST_P(Savings, EachChangesNothingButTheRounding) {
 
 // Without the other order of attention, the rows that are read are the same to the bit, in every precision.
 TEST_P(Savings, ReadingFewerRowsChangesNoBit) {
-  const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / GetParam());
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder(GetParam()));
   for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {
     BuildOptions whole = kNone, fewer = kNone;
     whole.precision = fewer.precision = precision;
@@ -92,7 +92,7 @@ TEST(Savings, MergeTakesEffectWhereItPays) {
                                      {"vit_pytorch_one_head", true},
                                      {"vit_pytorch_one_head_narrow", false},
                                      {"timm_vit", false}}) {
-    const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden" / golden);
+    const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder(golden));
     const VitConfig& c = checkpoint.description.config;
     for (int64_t block = 0; block < c.depth; ++block) {
       EXPECT_EQ(ChooseAttentionBuild(c, merge, block).kind == nn::AttentionKind::kMerged, pays)
@@ -107,7 +107,7 @@ TEST(Savings, MergeTakesEffectWhereItPays) {
 
 // That a switch does something shows in the last bits.
 TEST(Savings, SwitchesTakeEffect) {
-  const Checkpoint checkpoint = Checkpoint::Open(SourceFolder() / "tests/golden/timm_layerscale");
+  const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder("timm_layerscale"));
   const Tensor<double> plain = Logits<double>(checkpoint, kNone);
   for (bool BuildOptions::*saving : {&BuildOptions::fold_norms, &BuildOptions::fold_scales,
                                      &BuildOptions::fold_key_value_bias, &BuildOptions::absorb}) {

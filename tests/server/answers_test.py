@@ -13,7 +13,7 @@ import tempfile  # noqa: E402
 import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-GOLDEN = served.ROOT / "tests/golden"
+GOLDEN = served.GOLDEN
 PHOTOS = sorted((GOLDEN / "detector/photos").glob("*.png"))
 SEVEN = served.DIGITS / "7-black.png"
 

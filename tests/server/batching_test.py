@@ -15,7 +15,7 @@ def json_request(path, fields):
 
 def requests():
     files = sorted(served.DIGITS.glob("*.png"))[:8]
-    photos = sorted((served.ROOT / "tests/golden/detector/photos").glob("*"))[:2]
+    photos = sorted((served.GOLDEN / "detector/photos").glob("*"))[:2]
     for file in files:
         yield "/v1/classify?model=digits&top=10", file.read_bytes(), {"Content-Type": "image/png"}
         yield "/v1/embeddings?model=clip&encoding_format=base64", *multipart(file)

@@ -13,7 +13,7 @@ import time  # noqa: E402
 import unittest  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-VIT = served.ROOT / "tests/golden/hf_vit_labels"
+VIT = served.GOLDEN / "hf_vit_labels"
 
 
 class Models(unittest.TestCase):
@@ -34,7 +34,7 @@ class Models(unittest.TestCase):
         for command in ("serve", "--port=0"), ("explore", "--no-browser", "--port=0"):
             self.assertIn("nosuch", self.refused(*command, "-m", "nosuch"))
             self.assertIn("half", self.refused(*command, "-m", half))
-        bert = served.ROOT / "tests/golden/tasks/bert"
+        bert = served.GOLDEN / "tasks/bert"
         self.assertIn(f"qkv attend -m {bert}", self.refused("explore", "--no-browser", "--port=0", "-m", bert))
         self.assertIn("--dtype", self.refused("serve", "--port=0", "--dtype", "int8"))
         self.assertIn("--dtype", self.refused("serve", "--port=0", "-m", "digits", "--dtype", "fp7"))

@@ -35,9 +35,7 @@ class Nginx(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         folder = Path(cls.folder.name)
-        models = (served.ROOT / "tests/server/models.yaml").read_text().replace("../..", str(served.ROOT))
-        (folder / "server.yaml").write_text(
-            models.replace("../golden", str(served.ROOT / "tests/golden")) + f"hosts: {HOST}\n")
+        (folder / "server.yaml").write_text(served.configuration() + f"hosts: {HOST}\n")
         cls.server = served.Server(served.Served.program, config=folder / "server.yaml")
         cls.port = free_port()
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",

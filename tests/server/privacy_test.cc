@@ -7,6 +7,7 @@
 #include "qkv/server/context.h"
 #include "qkv/server/routes.h"
 #include "tests/server/running_server.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::server {
 namespace {
@@ -97,7 +98,7 @@ class Privacy : public testing::Test {
 };
 
 TEST_F(Privacy, NoAnswerNamesFoldersOrFiles) {
-  const fs::path golden = SourceFolder() / "tests/golden";
+  const fs::path golden = GoldenFolder("");
   ServerConfig config;
   config.request_seconds = 30;
   config.models = {Copy("vit", golden / "hf_vit"),          Copy("gpt2", golden / "tasks/gpt2"),
@@ -114,6 +115,7 @@ TEST_F(Privacy, NoAnswerNamesFoldersOrFiles) {
                                             folder_.path().filename().string(),
                                             fs::temp_directory_path().string() + "/",
                                             SourceFolder().string(),
+                                            UnpackedFolder().string(),
                                             ".safetensors",
                                             "config.json"};
   int failures = 0;
@@ -147,7 +149,7 @@ TEST_F(Privacy, NoAnswerNamesFoldersOrFiles) {
 
 TEST_F(Privacy, TheOwnerIsToldWhyTheStartFails) {
   ServerConfig config;
-  config.models = {Copy("broken", SourceFolder() / "tests/golden/hf_vit")};
+  config.models = {Copy("broken", GoldenFolder("hf_vit"))};
   config.models[0].at_start = true;
   Damage("broken/model.safetensors", "no tensors");
   RunningServer running(config);

@@ -8,11 +8,12 @@
 #include "qkv/report/base64.h"
 #include "qkv/server/encoding.h"
 #include "tests/server/running_server.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::server {
 namespace {
 
-std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+std::string Golden(const std::string& name) { return GoldenFolder(name).string(); }
 
 std::string Post(std::string_view path, std::string_view body, std::string_view headers) {
   return fmt::format("POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\n{}Content-Length: {}\r\n\r\n{}", path, headers,

@@ -18,6 +18,10 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/golden"))
+import pack  # noqa: E402
+
+GOLDEN = pack.unpacked("tests/golden")
 DIGITS = ROOT / "examples/digits"
 VENV = Path(os.environ.get("QKV_SERVER_VENV", Path.home() / ".cache/qkv/server-venv"))
 SKIPPED = 77
@@ -35,11 +39,21 @@ def require(*packages):
     sys.exit(SKIPPED)
 
 
+def configuration():
+    """models.yaml with whole paths."""
+    text = (ROOT / "tests/server/models.yaml").read_text()
+    return text.replace("path: golden", f"path: {GOLDEN}").replace("path: models", f"path: {ROOT}/models")
+
+
 class Server:
     """A running server: its port, its process, and what it logged."""
 
-    def __init__(self, program, *options, config=ROOT / "tests/server/models.yaml"):
+    def __init__(self, program, *options, config=None):
         self.log = tempfile.TemporaryFile()
+        self.folder = tempfile.TemporaryDirectory()
+        if config is None:
+            config = Path(self.folder.name) / "models.yaml"
+            config.write_text(configuration())
         self.process = subprocess.Popen([program, "serve", "--config", str(config), "--port", "0", *options],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)  # fmt: skip
         self.url = self.process.stdout.readline().strip()

@@ -17,6 +17,7 @@
 #include "tests/server/running_server.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::server {
 namespace {
@@ -80,7 +81,7 @@ TEST(Server, IsCalledByItsOwnNameAndPages) {
 TEST(Server, StreamsToPagesOfItsOrigins) {
   ServerConfig config;
   config.origins = {"https://good.example"};
-  config.models = {{.id = "gpt2", .path = (SourceFolder() / "tests/golden/tasks/gpt2").string()}};
+  config.models = {{.id = "gpt2", .path = GoldenFolder("tasks/gpt2").string()}};
   RunningServer running(config);
   const std::string body = R"({"prompt": "Once", "max_tokens": 3, "stream": true})";
   const Answer answer = running.Call(
@@ -149,7 +150,7 @@ TEST(Server, GivesUpWhatTakesTooLong) {
 TEST(Server, LimitsTheSilenceOfAStream) {
   ServerConfig config;
   config.request_seconds = 1;
-  config.models = {{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()}};
+  config.models = {{.id = "t5", .path = GoldenFolder("tasks/t5").string()}};
   RunningServer running(config);
   const std::vector<std::string> texts(1500, "The house is green.");
   const auto start = std::chrono::steady_clock::now();
@@ -160,7 +161,7 @@ TEST(Server, LimitsTheSilenceOfAStream) {
   EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body.substr(answer.body.size() - 200);
 }
 
-std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+std::string Golden(const std::string& name) { return GoldenFolder(name).string(); }
 
 // Texts that would take minutes.
 class LongTexts : public testing::Test {

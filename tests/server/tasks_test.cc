@@ -7,6 +7,7 @@
 #include "qkv/core/work.h"
 #include "qkv/server/images.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::server {
 namespace {
@@ -29,7 +30,7 @@ TEST(PixelsOf, AsksBetweenImagesWhetherItIsCancelled) {
 }
 
 TEST(WriteTask, IsShortByItsCost) {
-  const ModelEntry entry{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()};
+  const ModelEntry entry{.id = "t5", .path = GoldenFolder("tasks/t5").string()};
   const auto model = std::make_shared<const LoadedModel>(entry, app::Note());
   const auto is_short = [&](int64_t tokens, int64_t beams) {
     app::WritingOptions options;
@@ -62,7 +63,7 @@ class Writing : public testing::Test {
   }
 
   const std::shared_ptr<const LoadedModel> model_ = std::make_shared<const LoadedModel>(
-      ModelEntry{.id = "t5", .path = (SourceFolder() / "tests/golden/tasks/t5").string()}, app::Note());
+      ModelEntry{.id = "t5", .path = GoldenFolder("tasks/t5").string()}, app::Note());
   int gave_way_ = 0;
 };
 

@@ -36,7 +36,7 @@ std::vector<std::string> PiecesOf(std::string_view pattern, std::string_view tex
 using List = std::vector<std::string>;
 
 TEST(Pattern, MatchesAreTheOriginals) {
-  const io::Json goldens = io::ReadJson(GoldenFolder() / "patterns.json");
+  const io::Json goldens = io::ReadJson(SourceFolder() / "tests/text/golden/patterns.json");
   const auto texts = goldens["texts"].get<std::vector<std::string>>();
   ASSERT_GT(goldens["patterns"].size(), 400u);
   for (const io::Json& row : goldens["patterns"]) {

@@ -30,7 +30,7 @@ void MakeFolder(const io::Json& test, const std::filesystem::path& folder) {
 }
 
 TEST(Settings, IdsAndTextsAreAutoTokenizersOrRefusedByName) {
-  const io::Json golden = io::ReadJson(GoldenFolder() / "settings.json");
+  const io::Json golden = io::ReadJson(SourceFolder() / "tests/text/golden/settings.json");
   const std::vector<std::string> texts = golden["texts"];
   const int64_t length = golden["length"];
   for (const io::Json& test : golden["cases"]) {

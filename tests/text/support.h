@@ -12,12 +12,12 @@
 
 namespace qkv::text {
 
-inline std::filesystem::path GoldenFolder() { return SourceFolder() / "tests/text/golden"; }
+inline std::filesystem::path GoldenFolder() { return UnpackedFolder() / "tests/text/golden"; }
 
 /// Texts of texts.json, which are hexadecimal there.
 inline std::vector<std::string> GoldenTexts() {
   std::vector<std::string> texts;
-  for (const auto& hex : io::ReadJson(GoldenFolder() / "texts.json")) {
+  for (const auto& hex : io::ReadJson(SourceFolder() / "tests/text/golden/texts.json")) {
     std::string text;
     const auto& digits = hex.get_ref<const std::string&>();
     for (size_t i = 0; i < digits.size(); i += 2) {

@@ -4,6 +4,7 @@
 
 #include "qkv/app/open/open.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::app {
 namespace {
@@ -44,7 +45,7 @@ TEST(Classify, GivesResultsInTheOrderOfTheImagesAndLeavesUnreadableOnesOut) {
 }
 
 TEST(Classify, NeedsAClassifier) {
-  const model::Model model = LoadModel({.path = (SourceFolder() / "tests/golden/hf_dinov2_model").string()});
+  const model::Model model = LoadModel({.path = GoldenFolder("hf_dinov2_model").string()});
   ASSERT_EQ(model.config().classes, 0);
   EXPECT_THROW(Classify(model, CollectImages({Digit("7-black.png")}, {}), {}, [](auto) {}), Error);
 }

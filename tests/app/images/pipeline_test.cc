@@ -13,6 +13,7 @@
 #include "qkv/image/encode.h"
 #include "tests/support/allocations.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/threads.h"
 
 namespace qkv::app {
@@ -46,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Models, PipelineAllocation, testing::Values("timm_vit",
 
 TEST_P(PipelineAllocation, OfOneThreadThereIsNoneOnceItHasBegun) {
   SetNumThreads(1);
-  const model::Model model = model::Model::Load(SourceFolder() / "tests/golden" / GetParam());
+  const model::Model model = model::Model::Load(GoldenFolder(GetParam()));
   for (const Wanted wanted : {Wanted::kLogits, Wanted::kPooled, Wanted::kTokens, Wanted::kPixels}) {
     const ImageList images = Images(400);
     const int64_t begin = g_allocations.load();
@@ -64,7 +65,7 @@ TEST_P(PipelineAllocation, OfOneThreadThereIsNoneOnceItHasBegun) {
 // When a thread gets its first images is not known, but ten times as many images allocate no more than that.
 TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
   SetNumThreads(3);
-  const model::Model model = model::Model::Load(SourceFolder() / "tests/golden" / GetParam());
+  const model::Model model = model::Model::Load(GoldenFolder(GetParam()));
   const auto allocations = [&](size_t count) {
     const ImageList images = Images(count);
     const int64_t before = g_allocations.load();
@@ -81,7 +82,7 @@ TEST_P(PipelineAllocation, OfManyThreadsItDoesNotGrowWithTheImages) {
 // No file is called broken, none is computed twice, and the next run is whole.
 TEST_P(PipelineAllocation, IsGivenUpAtAnyQuestion) {
   SetNumThreads(2);
-  const model::Model model = model::Model::Load(SourceFolder() / "tests/golden" / GetParam());
+  const model::Model model = model::Model::Load(GoldenFolder(GetParam()));
   const ImageList images = Images(40);
   const auto run = [&] {
     std::vector<std::string> notes;

@@ -6,7 +6,7 @@
 
 #include "qkv/app/open/open.h"
 #include "qkv/model/layout/cost.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::app {
 namespace {
@@ -24,7 +24,7 @@ TEST(Info, HasOneJsonForm) {
 // What is computed: images become 224x224 whatever size the stored positions are for.
 TEST(Info, HasTheSizeThatImagesBecome) {
   for (const char* name : {"timm_vit", "hf_dinov2"}) {
-    model::Checkpoint checkpoint = OpenCheckpoint({.path = (SourceFolder() / "tests/golden" / name).string()});
+    model::Checkpoint checkpoint = OpenCheckpoint({.path = GoldenFolder(name).string()});
     checkpoint.description.preprocess.crop = image::Preprocess::Crop::kTorchvision;
     checkpoint.description.preprocess.crop_height = 12 * checkpoint.description.config.patch_height;
     checkpoint.description.preprocess.crop_width = 10 * checkpoint.description.config.patch_width;
@@ -44,7 +44,7 @@ TEST(Info, HasTheSizeThatImagesBecome) {
 
 TEST(Info, ListsAssumptions) {
   const model::Checkpoint checkpoint =
-      OpenCheckpoint({.path = (SourceFolder() / "tests/golden/vit_pytorch_simple/model.safetensors").string()});
+      OpenCheckpoint({.path = GoldenFolder("vit_pytorch_simple/model.safetensors").string()});
   ASSERT_FALSE(checkpoint.description.assumptions.empty());
   const auto lines = InfoLines(checkpoint);
   EXPECT_EQ(std::ranges::count(lines, "assumed", &std::pair<std::string, std::string>::first),

@@ -5,11 +5,12 @@
 #include <cstdlib>
 
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::app {
 namespace {
 
-std::string Golden(const std::string& name) { return (SourceFolder() / "tests/golden" / name).string(); }
+std::string Golden(const std::string& name) { return GoldenFolder(name).string(); }
 
 TEST(Open, GivesTheBuiltInModelWithoutAPath) {
   EXPECT_EQ(OpenCheckpoint({}).source, "built-in digits");

@@ -20,6 +20,7 @@
 #include "qkv/io/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/sampler.h"
 #include "tests/support/threads.h"
 
@@ -314,7 +315,7 @@ TEST_F(VectorFiles, NotADamagedNameOnALine) {
 }
 
 TEST(FingerprintWeights, TellsModelsApart) {
-  const std::string golden = (SourceFolder() / "tests/golden/").string();
+  const std::string golden = GoldenFolder("").string();
   const auto fingerprint = [&](const std::string& model) {
     return FingerprintWeights(*OpenCheckpoint({.path = model}).tensors);
   };

@@ -1,4 +1,4 @@
-"""Writes tests/golden/caption: small models by transformers' VisionEncoderDecoderModel with random weights, an encoder
+"""Writes caption.tar: small models by transformers' VisionEncoderDecoderModel with random weights, an encoder
 of images and a decoder that writes about them, and what they answer.
 
     python tests/golden/caption/models.py [CASE...]     all of them, or the named ones
@@ -25,12 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "text"))
+sys.path[:0] = [str(HERE.parent / "text"), str(HERE.parent)]
 from generate import OPTIONS, check, in_double, nothing_in_float32, randomize
+from pack import pack, unpacked
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+FOLDER = unpacked("tests/golden/caption")
 LIMIT = 160_000  # bytes a folder
 
 # encoder: class and arguments of its configuration; decoder likewise
@@ -160,7 +162,7 @@ def generate(model, default, given):
 
 
 def make(case):
-    folder = HERE / case.name
+    folder = FOLDER / case.name
     model = build(case)
     save(case, model, folder)
     given = inputs(case, model)
@@ -192,6 +194,7 @@ def main():
         sys.exit(f"unknown: {', '.join(sorted(unknown))}\nknown: {', '.join(CASES)}")
     for name in sys.argv[1:] or CASES:
         make(CASES[name])
+    pack()
 
 
 if __name__ == "__main__":

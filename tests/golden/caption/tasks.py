@@ -1,5 +1,5 @@
-"""Writes tests/golden/tasks/vit_gpt2 and trocr: small models that write about images, with tokenizers, and what
-transformers writes about the photos of tests/golden/detector.
+"""Writes vit_gpt2 and trocr into tasks.tar: small models that write about images, with tokenizers, and what
+transformers writes about the photos of detector.tar.
 
     python tests/golden/caption/tasks.py
 
@@ -14,21 +14,20 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from models import GPT2, TROCR, VIT, randomize  # brings what transformers needs before it
+from models import GPT2, TROCR, VIT, pack, randomize, unpacked  # brings what transformers needs before it
 import torch
 import transformers
 from PIL import Image
 from safetensors.torch import save_file
 
-ROOT = HERE.parents[2]
-PHOTOS = ROOT / "tests/golden/detector/photos"
+PHOTOS = unpacked("tests/golden/detector/photos")
 
 
 def write(name, tokenizer, decoder, arguments, processor):
-    folder = ROOT / "tests/golden/tasks" / name
+    folder = unpacked("tests/golden/tasks") / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for file in (ROOT / "tests/text/golden" / tokenizer).iterdir():
+    for file in (unpacked("tests/text/golden") / tokenizer).iterdir():
         if file.name.endswith((".json", ".txt")) and file.name not in ("ids.json", "more.json"):
             shutil.copy(file, folder)
     tok = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
@@ -73,6 +72,7 @@ def main():
     answers(*write("trocr", "roberta", "TrOCR", {**TROCR, "cross_attention_hidden_size": 16},
                    {"feature_extractor_type": "ViTFeatureExtractor", "do_normalize": True, "do_resize": True, "resample": 2,
                     "size": 32, **means}))
+    pack()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes tests/golden/tasks/NAME/attentions.safetensors: what transformers' models attend to in a text.
+"""Writes NAME/attentions.safetensors into tasks.tar: what transformers' models attend to in a text.
 
     python tests/golden/text/attentions.py
 
@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path += [str(ROOT / "tools"), str(ROOT / "tests/golden")]
 import torch
 import torchvision_stub  # noqa: F401  before transformers
 import transformers
+from pack import pack, unpacked
 from safetensors.torch import save_file
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
@@ -38,7 +39,7 @@ def stack(attentions):
 def main():
     torch.set_num_threads(1)
     for name, kind in CLASSES.items():
-        folder = ROOT / "tests/golden/tasks" / name
+        folder = unpacked("tests/golden/tasks") / name
         model = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager").double().eval()
         text = json.loads((folder / "expected.json").read_text())["texts"][0]
         source = tokenizer(name, folder)(text, return_tensors="pt").input_ids
@@ -55,6 +56,7 @@ def main():
             tensors["decoder" if name == "gpt2" else "encoder"] = stack(out.attentions)
         save_file(tensors, folder / "attentions.safetensors")
         print(name, {k: list(v.shape) for k, v in tensors.items()}, (folder / "attentions.safetensors").stat().st_size)
+    pack()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes tests/golden/text: small models of text by transformers with random weights, and what they answer.
+"""Writes text.tar: small models of text by transformers with random weights, and what they answer.
 
     python tests/golden/text/generate.py [CASE...]     all of them, or the named ones
     python tests/golden/text/generate.py --train build/release/qkv marian_trained
@@ -32,14 +32,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/golden")]
 import torch
 import torch.nn.functional as F
 import torchvision_stub  # noqa: F401  before transformers
 import transformers
+from pack import pack, unpacked
 from safetensors.torch import load_file, save_file
 
-HERE = Path(__file__).resolve().parent
+FOLDER = unpacked("tests/golden/text")
 LIMIT = 1 << 19  # bytes a folder
 # Beam search with everything that restricts it.
 OPTIONS = dict(num_beams=3, no_repeat_ngram_size=2, min_length=6, length_penalty=1.3, repetition_penalty=1.2)
@@ -141,7 +142,7 @@ def randomize(model, generator):
 def train(case, program):
     """Words of a small language and their translations, in the opposite order."""
     words = [("rot", "red"), ("blau", "blue"), ("Haus", "house"), ("Baum", "tree"), ("alt", "old"), ("und", "and")]
-    rng, folder = random.Random(3), HERE / case.name
+    rng, folder = random.Random(3), FOLDER / case.name
     with tempfile.TemporaryDirectory() as temporary:
         pairs, run = Path(temporary) / "pairs.tsv", Path(temporary) / "run"
         lines = []
@@ -162,7 +163,7 @@ def train(case, program):
 def build(case):
     cls = getattr(transformers, case.kind)
     if case.trained:
-        return cls.from_pretrained(HERE / case.name, attn_implementation="eager").eval()
+        return cls.from_pretrained(FOLDER / case.name, attn_implementation="eager").eval()
     torch.manual_seed(seed_of(case.name))
     model = cls(cls.config_class(**case.args))
     model.set_attn_implementation("eager")
@@ -338,7 +339,7 @@ def check(case, tensors):
 
 
 def make(case):
-    folder = HERE / case.name
+    folder = FOLDER / case.name
     model = build(case)
     save(case, model, folder)
     given = inputs(case, model)
@@ -367,6 +368,7 @@ def main():
         sys.exit(f"unknown: {', '.join(sorted(unknown))}\nknown: {', '.join(CASES)}")
     for name in sys.argv[1:] or CASES:
         make(CASES[name])
+    pack()
 
 
 if __name__ == "__main__":

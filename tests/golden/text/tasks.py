@@ -1,4 +1,4 @@
-"""Writes tests/golden/tasks: small models of text with tokenizers, and what transformers does with texts by them.
+"""Writes tasks.tar: small models of text with tokenizers, and what transformers does with texts by them.
 
     python tests/golden/text/tasks.py
 
@@ -11,21 +11,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path += [str(ROOT / "tools"), str(ROOT / "tests/golden")]
 import torch
 import torchvision_stub  # noqa: F401  before transformers
 import transformers
 from generate import BERT, LLAMA, MARIAN, T5, randomize
+from pack import pack, unpacked
 from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
 TEXTS = ["The house is green.", "attention", "a dog and a cat, seven of them!", "The quick brown fox jumps over the lazy dog."]
 
 
 def write(name, kind, args, tokenizer, make_tokenizer):
-    folder = ROOT / "tests/golden/tasks" / name
+    folder = unpacked("tests/golden/tasks") / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for file in (ROOT / "tests/text/golden" / tokenizer).iterdir():
+    for file in (unpacked("tests/text/golden") / tokenizer).iterdir():
         if file.name.endswith((".json", ".txt", ".spm", ".model")) and file.name not in ("ids.json", "more.json"):
             shutil.copy(file, folder)
     tok = make_tokenizer(folder)
@@ -94,6 +95,7 @@ def main():
     for folder, result in results.items():
         (folder / "expected.json").write_text(json.dumps({"texts": TEXTS, **result}, indent=1, ensure_ascii=False) + "\n")
         print(folder.name, sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) >> 10, "KiB", str(result)[:150])
+    pack()
 
 
 if __name__ == "__main__":

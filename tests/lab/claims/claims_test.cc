@@ -12,6 +12,7 @@
 #include "qkv/lab/merge.h"
 #include "qkv/lab/split.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/sampler.h"
 
 namespace qkv::lab {
@@ -120,7 +121,7 @@ TEST(Claims, TheScaleIsTheModelsWhateverItsKind) {
 }
 
 TEST(Claims, SayWhereANormMakesOtherScores) {
-  const auto checkpoint = model::Checkpoint::Open(SourceFolder() / "tests/golden/timm_qk_norm");
+  const auto checkpoint = model::Checkpoint::Open(GoldenFolder("timm_qk_norm"));
   std::vector<image::Image> images;
   images.push_back(image::DecodeFile(SourceFolder() / "examples/digits/3-white.png"));
   const std::vector<std::string> ids = {"C10", "C16"};

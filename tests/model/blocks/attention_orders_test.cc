@@ -5,7 +5,7 @@
 
 #include "qkv/model/checkpoint/checkpoint.h"
 #include "qkv/model/layout/cost.h"
-#include "tests/support/files.h"
+#include "tests/support/goldens.h"
 
 namespace qkv::model {
 namespace {
@@ -14,7 +14,7 @@ using attention::Order;
 using attention::Plan;
 
 VitConfig MakeConfig(const std::string& golden) {
-  return Checkpoint::Open(SourceFolder() / "tests/golden" / golden).description.config;
+  return Checkpoint::Open(GoldenFolder(golden)).description.config;
 }
 
 // Flops counts what each kind multiplies from its tensors' shapes.

@@ -163,7 +163,7 @@ TEST_F(CheckpointFolder, MissingModelIsNamed) {
 }
 
 TEST(DescribeFromTensors, SaysWhatVitPytorchNeeds) {
-  const auto tensors = io::SafeTensors::Open(SourceFolder() / "tests/golden/vit_pytorch_vit/model.safetensors");
+  const auto tensors = io::SafeTensors::Open(GoldenFolder("vit_pytorch_vit/model.safetensors"));
   const std::string message = ErrorMessage([&] { DescribeFromTensors(tensors); });
   EXPECT_NE(message.find("config.json"), std::string::npos);
   EXPECT_NE(message.find("heads"), std::string::npos);

@@ -148,7 +148,7 @@ bool HasOneWay(const Description& description) {
 
 std::vector<std::string> Cases() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(SourceFolder() / "tests/golden")) {
+  for (const auto& entry : fs::directory_iterator(GoldenFolder(""))) {
     if (fs::exists(entry.path() / "config.json")) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

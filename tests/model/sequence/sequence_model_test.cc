@@ -21,6 +21,7 @@
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/isas.h"
 #include "tests/support/sequences.h"
 
@@ -252,8 +253,8 @@ TEST_F(SequenceModelTest, RefusesTensorsThatAreNotItsOwnByName) {
 TEST_F(SequenceModelTest, ItsFolderIsToldFromOthers) {
   Write(SmallSequence(), RandomSet(SmallSequence()), folder_ / "model");
   EXPECT_EQ(FindKind(folder_ / "model"), ModelKind::kSequences);
-  EXPECT_NE(FindKind(SourceFolder() / "tests/golden/timm_vit"), ModelKind::kSequences);
-  EXPECT_THROW(SequenceCheckpoint::Open(SourceFolder() / "tests/golden/timm_vit"), Error);
+  EXPECT_NE(FindKind(GoldenFolder("timm_vit")), ModelKind::kSequences);
+  EXPECT_THROW(SequenceCheckpoint::Open(GoldenFolder("timm_vit")), Error);
   EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_ / "model"); }).find("model of sequences"), std::string::npos);
 }
 

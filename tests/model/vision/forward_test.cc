@@ -11,13 +11,14 @@
 #include "tests/support/allocations.h"
 #include "tests/support/checkpoints.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/threads.h"
 
 namespace qkv::model {
 namespace {
 
 Model Load(const std::string& golden, const BuildOptions& options = {}) {
-  return Model::Load(SourceFolder() / "tests/golden" / golden, options);
+  return Model::Load(GoldenFolder(golden), options);
 }
 
 Tensor<float> RandomPixels(const Model& model, int64_t images) {

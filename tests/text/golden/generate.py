@@ -2,7 +2,7 @@
 
     python tests/text/golden/generate.py [NAME...]
 
-texts.json has texts as hexadecimal UTF-8, and bytes that are none. Each folder has the files of a tokenizer and ids.json:
+texts.json has texts as hexadecimal UTF-8, and bytes that are none. vocabularies.tar has a folder for each tokenizer, with its files and ids.json:
 the ids of each text by the original library. Those of MORE have more.json too: further texts with their ids, and these
 decoded without special tokens and with them. The texts that vocabularies are trained on are the documentation of this
 project and the sentences below. trained/tokenizer.json is learned by PyPI's BpeTrainer from texts.json.
@@ -16,8 +16,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path += [str(ROOT / "tools"), str(ROOT / "tests/golden")]
 import verify_tokenizers as verify  # noqa: E402
+from pack import pack, unpacked  # noqa: E402
+
+FOLDER = unpacked("tests/text/golden")
 
 SENTENCES = [
     "A photo of a cat, and a photo of two dogs.", "Ein Foto von einer Katze und zwei Hunden über dem Fluß.",
@@ -70,8 +73,8 @@ def compact(folder):
 
 
 def write_golden(name, lines, texts):
-    shutil.rmtree(HERE / name, ignore_errors=True)
-    folder = verify.make_folder(name, lines, HERE)
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    folder = verify.make_folder(name, lines, FOLDER)
     compact(folder)
     original = verify.CASES[name][2](folder)
     # tokenizers and transformers take no invalid UTF-8; Python's replacement of it is ours.
@@ -99,16 +102,16 @@ def write_trained(texts):
     tokenizer.train_from_iterator([text.decode("utf-8", "replace") for text in texts], trainer)
     tokenizer.post_processor = verify.processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B:1 </s>:1",
                                                                     special_tokens=[("</s>", 1)])
-    (HERE / "trained").mkdir(exist_ok=True)
-    tokenizer.save(str(HERE / "trained/tokenizer.json"))
-    compact(HERE / "trained")
+    (FOLDER / "trained").mkdir(exist_ok=True)
+    tokenizer.save(str(FOLDER / "trained/tokenizer.json"))
+    compact(FOLDER / "trained")
 
 
 def main():
     documents = [line for path in sorted((ROOT / "docs").glob("*.md")) for line in path.read_text().split("\n") if line]
     rng = random.Random(7)
     lines = SENTENCES * 8 + documents[:700]
-    rules = HERE / "rules.tsv"
+    rules = FOLDER / "rules.tsv"
     rules.write_text(RULES)
     verify.SIZE_LIMIT = 640
     verify.RULES = {"normalization_rule_tsv": str(rules), "hard_vocab_limit": False}
@@ -125,6 +128,7 @@ def main():
         else:
             write_golden(name, lines, texts)
     rules.unlink()
+    pack()
 
 
 if __name__ == "__main__":

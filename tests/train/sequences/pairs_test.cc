@@ -12,6 +12,7 @@
 #include "qkv/train/network/loss.h"
 #include "qkv/train/run/pair_model.h"
 #include "tests/support/files.h"
+#include "tests/support/goldens.h"
 #include "tests/support/pairs.h"
 #include "tests/train/networks.h"
 
@@ -206,7 +207,7 @@ TEST_F(Pairs, AreWrittenInMariansLayout) {
 
 // The golden is a run that transformers opens, with its answers (tests/golden/text): what is written today is the same.
 TEST_F(Pairs, AreWrittenAsTransformersOpenedThem) {
-  const fs::path folder = SourceFolder() / "tests/golden/text/marian_trained";
+  const fs::path folder = GoldenFolder("text/marian_trained");
   const model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(folder);
   const PairConfig config = PairOfCheckpoint(checkpoint);
   const model::TextTokens tokens = TokensOfCheckpoint(checkpoint);
