@@ -1,4 +1,4 @@
-"""Tables and sentences of docs/why-separate-q-and-k.md from the results of `qkv ablate` in bench/ablations/."""
+"""Tables and sentences of docs/why-separate-q-and-k.md from the results of `qkv ablate` in data/ablations/."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from statistics import mean, stdev
 
 import common
 
-FOLDER = common.ROOT / "bench/ablations"
+FOLDER = common.ROOT / "data/ablations"
 # Student's t of 95 %, both sides, by the number of values less one.
 T95 = {1: 12.706205, 2: 4.302653, 3: 3.182446, 4: 2.776445}
 KINDS = {"separate": "separate", "separate:qkv-bias=false": "separate, without biases", "shared": "shared",

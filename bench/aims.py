@@ -1,4 +1,4 @@
-"""Compares the project's aims with measurements on a machine: the first table of bench/results/MACHINE.md.
+"""Compares the project's aims with measurements on a machine: the first table of data/results/MACHINE.md.
 
 Each row of AIMS has a reader. It takes the measurements of a machine and the suffix of its runs, and returns a cell;
 LEGEND explains the cells.

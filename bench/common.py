@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / "tools"
-RESULTS = ROOT / "build/bench-results"  # raw measurements; bench/results/ keeps the summaries
+RESULTS = ROOT / "build/bench-results"  # raw measurements; data/results/ keeps the summaries
 CORES = len(os.sched_getaffinity(0))
 ISA = os.environ.get("QKV_ISA") or None  # the instruction set that qkv is restricted to, or None: the best of the machine
 PEERS_ISA = os.environ.get("QKV_PEERS_ISA") or None  # the same for the peers: as_avx2.py sets both

@@ -4,7 +4,7 @@
 
 translates the first --lines lines of TEST by `qkv evaluate --cross-weights`: with the softmax as trained, by hard look-ups,
 by uniform weights, and by Gaussian smoothing along the diagonal, whose bandwidth is chosen on VALID; then with each head
-alone replaced by uniform weights; and asks `qkv qk claims` what each head does. Writes bench/cross/NAME.json, from which
+alone replaced by uniform weights; and asks `qkv qk claims` what each head does. Writes data/cross/NAME.json, from which
 bench/why_separate.py makes the tables and the picture. By the most probable token each (--beams 1); minutes.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import common
 
-FOLDER = common.ROOT / "bench/cross"
+FOLDER = common.ROOT / "data/cross"
 BANDWIDTHS = ("0.25", "0.5", "1", "2", "4", "8")
 RULES = (("softmax", None), ("hard", "hard"), ("uniform", "uniform"))
 
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--lines", type=int, default=500, help="of both files")
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--examples", type=int, default=3, help="lines whose translations are kept")
-    parser.add_argument("--name", default="english-italian", help="of the result in bench/cross")
+    parser.add_argument("--name", default="english-italian", help="of the result in data/cross")
     parser.add_argument("--qkv", type=Path, default=common.ROOT / "build/release/qkv", help="the program")
     options = parser.parse_args()
     common.require_program(options.qkv)

@@ -1,4 +1,4 @@
-"""Tables, sentences and the picture of cross-attention in docs/why-separate-q-and-k.md, from bench/cross/ and bench/ablations/."""
+"""Tables, sentences and the picture of cross-attention in docs/why-separate-q-and-k.md, from data/cross/ and data/ablations/."""
 
 import json
 
@@ -6,8 +6,8 @@ import common
 import svg
 from ablations import FOLDER, Comparison, interval, signed, table
 
-RESULT = common.ROOT / "bench/cross/english-italian.json"
-PAIRS = "pairs"  # bench/ablations/pairs.json
+RESULT = common.ROOT / "data/cross/english-italian.json"
+PAIRS = "pairs"  # data/ablations/pairs.json
 TITLES = {"softmax": "softmax, as trained", "hard": "hard look-up: all on the greatest score",
           "gaussian": "Gaussian along the diagonal", "uniform": "uniform: the mean of the source"}  # fmt: skip
 KINDS = {"separate": "separate", "shared": "shared, W_Q = W_K", "unified": "unified, W_Q = W_K = W_V", "shared_kv": "K = V",

@@ -1,12 +1,12 @@
-"""Writes the measured numbers as documents: bench/results/MACHINE.md and the generated part of docs/performance.md.
+"""Writes the measured numbers as documents: data/results/MACHINE.md and the generated part of docs/performance.md.
 
     python bench/report.py --collect NAME   after `make bench`: copies build/bench-results/*.json, without single times,
-                                            to bench/results/NAME.json; then writes the documents
-    python bench/report.py                  writes the documents from bench/results/*.json
+                                            to data/results/NAME.json; then writes the documents
+    python bench/report.py                  writes the documents from data/results/*.json
     python bench/report.py --check          writes nothing; exits 1 if a document is out of date
 
-NAME is the kind of machine: zen5-2c, spr-amx-2c. bench/results/NAME.md has all tables of a machine, its pictures lie in
-bench/results/pictures/. docs/performance.md gets one chart and one table, of the machine that was measured last, between
+NAME is the kind of machine: zen5-2c, spr-amx-2c. data/results/NAME.md has all tables of a machine, its pictures lie in
+data/results/pictures/. docs/performance.md gets one chart and one table, of the machine that was measured last, between
 its two marker lines; the rest of that page is written by hand.
 """
 
@@ -26,9 +26,9 @@ import summary
 
 DOCUMENT = common.ROOT / "docs/performance.md"
 CHART = common.ROOT / "docs/pictures/performance.svg"
-KEPT = common.ROOT / "bench/results"
+KEPT = common.ROOT / "data/results"
 PICTURES = KEPT / "pictures"
-WRITTEN = "Written by `python bench/report.py`"  # in every page of bench/results/
+WRITTEN = "Written by `python bench/report.py`"  # in every page of data/results/
 BEGIN, END = "<!-- written by bench/report.py: begin -->", "<!-- written by bench/report.py: end -->"
 # file of build/bench-results: the module that draws it, and its heading
 PARTS = {
@@ -76,7 +76,7 @@ def heading(run, data):
 
 
 def machine_page(name, data):
-    """{path: text} of bench/results/NAME.md and of its pictures."""
+    """{path: text} of data/results/NAME.md and of its pictures."""
     machine = next(iter(data.values()))["machine"]
     lines = [f"# {name}: {machine['processor']}, {machine['cores']} cores", "",
              f"{WRITTEN}; [docs/performance.md](../../docs/performance.md) says how the numbers are measured.", "",
@@ -128,7 +128,7 @@ def stale(files):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--collect", metavar="NAME", help="copy build/bench-results/ to bench/results/NAME.json before writing"
+        "--collect", metavar="NAME", help="copy build/bench-results/ to data/results/NAME.json before writing"
     )
     parser.add_argument("--results", type=Path, default=common.RESULTS, metavar="FOLDER", help="where --collect reads")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a document is out of date")

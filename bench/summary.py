@@ -1,7 +1,7 @@
 """The chart and the table of docs/performance.md: one machine, qkv and the fastest peer, one row per workload.
 
 Only runs of the machine's own best instruction set appear; runs under QKV_ISA or by as_avx2.py are in
-bench/results/MACHINE.md. The fastest peer is the one with the least best time; if another peer has the least median, the
+data/results/MACHINE.md. The fastest peer is the one with the least best time; if another peer has the least median, the
 row names it too, and the ratio of medians is to that one.
 """
 
@@ -83,7 +83,7 @@ def table(name, data):
     machine = next(iter(data.values()))["machine"]
     versions = machine["versions"]
     lines = [
-        f"[{name}](../bench/results/{name}.md): {machine['processor']}, {machine['threads']} threads, "
+        f"[{name}](../data/results/{name}.md): {machine['processor']}, {machine['threads']} threads, "
         f"{common.ISAS[aims.qkv_isa(data, '')]}, {machine['date']}, qkv "
         f"{machine['commit']}; " + ", ".join(f"{one} {versions[one]}" for one in ("torch", "onnxruntime", "openvino"))
         + ". Attention: heads × tokens, 64 features a head.", "",

@@ -3,7 +3,7 @@
     python bench/why_separate.py            writes the tables between marker lines, and the pictures
     python bench/why_separate.py --check    writes nothing; exits 1 if a number of the page no longer comes out
 
-Numbers come from `qkv` (--qkv, by default build/release/qkv), from bench/ablations/ and bench/cross/. Those in the prose are not
+Numbers come from `qkv` (--qkv, by default build/release/qkv), from data/ablations/ and data/cross/. Those in the prose are not
 written, only checked: the functions `sentences_…` list them. Numbers on test images need $QKV_DATA with cifar10/ and
 mnist/ and take about a minute, two sentences need $QKV_REFERENCE (the tests' models); without these they are left as they
 are. Times and published results of others are not checked.

@@ -1,4 +1,4 @@
-"""Writes qkv/builtin/imagenet.tsv: the classes of ImageNet and of its larger sets, from the lists that timm carries.
+"""Writes data/imagenet.tsv: the classes of ImageNet and of its larger sets, from the lists that timm carries.
 
     python tools/imagenet_names.py [OUTPUT]
 
@@ -12,7 +12,7 @@ import torchvision_stub  # noqa: F401  before timm
 
 import timm
 
-OUTPUT = Path(__file__).resolve().parents[1] / "qkv/builtin/imagenet.tsv"
+OUTPUT = Path(__file__).resolve().parents[1] / "data/imagenet.tsv"
 # The letters that qkv/builtin/imagenet.cc knows. Outputs of models are in the order of the numbers.
 SETS = {
     "a": "imagenet_synsets.txt",

@@ -1,4 +1,4 @@
-// The results of bench/ablations, inside the binary: what trainings of hours came to.
+// The results of data/ablations, inside the binary: what trainings of hours came to.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 namespace qkv::builtin {
 
 struct StoredAblation {
-  std::string_view name;  // "bench/ablations/cifar10.json"
+  std::string_view name;  // "data/ablations/cifar10.json"
   std::string_view text;  // as lab::AblationResults::FromJson takes it
 };
 

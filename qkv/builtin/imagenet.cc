@@ -1,4 +1,4 @@
-// The table is imagenet.tsv, which tools/imagenet_names.py writes, compressed: a line a class, of its number, the sets
+// The table is data/imagenet.tsv, which tools/imagenet_names.py writes, compressed: a line a class, of its number, the sets
 // that have it and its names.
 #include "qkv/builtin/imagenet.h"
 

@@ -1,4 +1,4 @@
-// imagenet.tsv inside the library, as gzip compresses it.
+// data/imagenet.tsv inside the library, as gzip compresses it.
 #pragma once
 
 #include <string_view>
