@@ -16,8 +16,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import torch
 import torch.nn.functional as F
 import torchvision_stub  # noqa: F401  before transformers
+import training
 import transformers
-from safetensors.torch import save_file
 
 FILE = Path(__file__).resolve().parent / "golden" / "pairs.safetensors"
 V, D, PAD, END, STEPS, SMOOTHING = 19, 16, 2, 0, 12, 0.1
@@ -26,8 +26,7 @@ CONFIG = dict(vocab_size=V, d_model=D, encoder_layers=1, decoder_layers=2, encod
               activation_function="relu", scale_embedding=True, pad_token_id=PAD, eos_token_id=END,
               decoder_start_token_id=PAD, forced_eos_token_id=END, dropout=0.0, attention_dropout=0.0,
               activation_dropout=0.0)
-ADAMW = dict(lr=5e-3, betas=(0.9, 0.999), eps=1e-8)
-WEIGHT_DECAY = 0.05
+RATE = 5e-3
 SOURCE_LENGTHS, TARGET_LENGTHS = (7, 4, 6), (5, 6, 2)
 
 
@@ -84,24 +83,20 @@ def train(model, table, dtype):
               if ours.endswith(".weight") and "norm" not in ours and "token" not in ours]
     others = [parameters[t] for ours, theirs in table.items() for t in theirs
               if not ours.endswith(".weight") or "norm" in ours or "token" in ours]
-    optimizer = torch.optim.AdamW([{"params": decays, "weight_decay": WEIGHT_DECAY},
-                                   {"params": others, "weight_decay": 0.0}], **ADAMW)
     source, target, labels = batch()
     mask = torch.zeros_like(source)
     for row, n in enumerate(SOURCE_LENGTHS):
         mask[row, :n] = 1
-    losses, first = [], {}
-    for step in range(STEPS):
-        optimizer.zero_grad()
+
+    def loss_of():
         logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=SMOOTHING)
-        loss.backward()
-        if step == 0:
-            first = {f"gradients/{ours}": torch.cat([parameters[t].grad for t in theirs]) for ours, theirs in table.items()}
-            first["logits"] = logits.detach() * (labels != -100)[:, :, None]
-        optimizer.step()
-        losses.append(loss.item())
-    return first | {"losses": torch.tensor(losses, dtype=dtype)}
+        return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=SMOOTHING)
+
+    def first_of(logits):
+        first = {f"gradients/{ours}": torch.cat([parameters[t].grad for t in theirs]) for ours, theirs in table.items()}
+        return first | {"logits": logits * (labels != -100)[:, :, None]}
+
+    return training.train(decays, others, RATE, STEPS, loss_of, first_of)
 
 
 def main():
@@ -125,17 +120,12 @@ def main():
     golden |= {"source": source.float(), "target": target.float(), "labels": labels.float(),
                "source_lengths": torch.tensor(SOURCE_LENGTHS).float(),
                "target_lengths": torch.tensor(TARGET_LENGTHS).float()}
-    golden |= train(model, table, torch.float32)
+    single = train(model, table, torch.float32)
     softmax = F.softmax
     F.softmax = lambda x, dim, dtype=None, **kwargs: softmax(x, dim, **kwargs)  # nothing in float32
-    exact = train(model, table, torch.float64)
+    double = train(model, table, torch.float64)
     F.softmax = softmax
-    golden |= {f"{name}.float64": tensor for name, tensor in exact.items()}
-    losses = exact["losses"]
-    assert losses[-1] < losses[0] * 0.8, f"nothing was learned: {losses}"
-    save_file({name: t.contiguous() for name, t in golden.items()}, FILE,
-              {"torch": torch.__version__, "transformers": transformers.__version__})
-    print(f"{FILE.name}: {FILE.stat().st_size} bytes, loss {losses[0]:.4f} to {losses[-1]:.4f}")
+    training.write(FILE, golden, single, double, 0.8, transformers=transformers.__version__)
 
 
 if __name__ == "__main__":
