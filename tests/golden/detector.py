@@ -13,7 +13,7 @@ import random
 
 from originals import Case, build  # first: it stands in for torchvision
 from pack import pack, unpacked
-from PIL import Image, ImageDraw
+from photos import PHOTOS, make_photo, save_beside_photos
 import torch
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -24,22 +24,9 @@ LABELS = {0: "N/A", 1: "person", 2: "cat", 3: "remote control"}
 CATEGORIES = [{"id": 70, "name": "Remote Control "}, {"id": 3, "name": "person"}, {"id": 17, "name": "cat"},
               {"id": 5, "name": "zebra"}]  # fmt: skip
 CATEGORY_OF = {1: 3, 2: 17, 3: 70}
-PHOTOS = {12: (90, 60), 7: (60, 140), 30: (64, 64), 4: (300, 50), 101: (33, 47)}  # id: width, height
 THRESHOLD = 0.5
 NAMES = ["ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large",
          "ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"]  # fmt: skip
-
-
-def make_photo(name, size):
-    rng, (width, height) = random.Random(name), size
-    photo = Image.new("RGB", size, tuple(rng.randrange(256) for _ in range(3)))
-    draw = ImageDraw.Draw(photo)
-    for _ in range(6):
-        x, y = rng.randrange(width), rng.randrange(height)
-        colour = tuple(rng.randrange(256) for _ in range(3))
-        draw.ellipse((x, y, x + rng.randrange(4, width), y + rng.randrange(4, height)), fill=colour)
-    photo.save(FOLDER / "photos" / f"{name}.png")
-    return photo
 
 
 def to_bbox(box):
@@ -94,17 +81,13 @@ def main():
     with torch.no_grad():
         model.class_labels_classifier.layers[2].weight.mul_(3)  # scores on both sides of the threshold
         model.vit.embeddings.detection_tokens.mul_(3)  # boxes that differ
-    (FOLDER / "photos").mkdir(parents=True, exist_ok=True)
-    for file in FOLDER.iterdir():
-        if file.is_file():
-            file.unlink()
-    model.save_pretrained(FOLDER)
+    save_beside_photos(model, FOLDER)
     processor = YolosImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 107})
     (FOLDER / "preprocessor_config.json").write_text(json.dumps(
         {"image_processor_type": "YolosImageProcessor", "do_pad": True, "size": {"shortest_edge": 64, "longest_edge": 107}}) + "\n")
     found, expected = {}, []
     for name, size in PHOTOS.items():
-        photo = make_photo(name, size)
+        photo = make_photo(FOLDER, name)
         pixels = processor(photo, return_tensors="pt").pixel_values
         with torch.no_grad():
             out = model(pixels)

@@ -11,7 +11,7 @@ import random
 
 from originals import Case, build  # first: it stands in for torchvision
 from pack import pack, unpacked
-from PIL import Image, ImageDraw
+from photos import PHOTOS, make_photo, save_beside_photos
 import numpy as np
 import torch
 from pycocotools import mask as coco_mask
@@ -20,23 +20,10 @@ from transformers.models.eomt.image_processing_pil_eomt import EomtImageProcesso
 
 FOLDER = unpacked("tests/golden")
 LABELS = {0: "person", 1: "cat", 2: "sky", 3: "grass"}
-PHOTOS = {12: (90, 60), 7: (60, 140), 30: (64, 64), 4: (300, 50), 101: (33, 47)}  # id: width, height
 # Thresholds of score, mask and overlap, and classes whose segments are one.
 PANOPTIC = [(0.8, 0.5, 0.8, []), (0.5, 0.5, 0.4, []), (0.3, 0.4, 0.2, [2, 3]), (0.3, 0.0, 0.0, [0, 1, 2, 3])]
 INSTANCE = [0.8, 0.5, 0.3, 0.0]
 DOUBT = 1e-4  # of probabilities and logits, within which rounding decides: some ten times the error of float
-
-
-def make_photo(folder, name, size):
-    rng, (width, height) = random.Random(name), size
-    photo = Image.new("RGB", size, tuple(rng.randrange(256) for _ in range(3)))
-    draw = ImageDraw.Draw(photo)
-    for _ in range(6):
-        x, y = rng.randrange(width), rng.randrange(height)
-        colour = tuple(rng.randrange(256) for _ in range(3))
-        draw.ellipse((x, y, x + rng.randrange(4, width), y + rng.randrange(4, height)), fill=colour)
-    photo.save(folder / "photos" / f"{name}.png")
-    return photo
 
 
 def encode(mask):
@@ -112,11 +99,7 @@ def make_model(name, folder, scale, **args):
         model.class_predictor.weight.mul_(scale)  # scores on both sides of the thresholds
         model.query.weight.mul_(6)  # masks that differ
         model.mask_head.fc3.bias.mul_(2)
-    (folder / "photos").mkdir(parents=True, exist_ok=True)
-    for file in folder.iterdir():
-        if file.is_file():
-            file.unlink()
-    model.save_pretrained(folder)
+    save_beside_photos(model, folder)
     return model
 
 
@@ -134,7 +117,7 @@ def write_padded():
     write_processor(folder, processor)
     photos = []
     for name, (width, height) in PHOTOS.items():
-        inputs = processor(make_photo(folder, name, (width, height)), return_tensors="pt")
+        inputs = processor(make_photo(folder, name), return_tensors="pt")
         with torch.no_grad():
             out = model(inputs.pixel_values)
         size = (height, width)
@@ -154,7 +137,7 @@ def write_semantic():
     write_processor(folder, processor)
     photos = []
     for name, (width, height) in PHOTOS.items():
-        inputs = processor(make_photo(folder, name, (width, height)), return_tensors="pt")
+        inputs = processor(make_photo(folder, name), return_tensors="pt")
         with torch.no_grad():
             out = model(torch.as_tensor(np.stack([np.asarray(p) for p in inputs.pixel_values])),
                         patch_offsets=inputs.patch_offsets)

@@ -49,9 +49,7 @@ TEST(AttentionWeights, AreTheRowsOfTheFusedProjection) {
   EXPECT_THROW(ReadAttention(shapes, -1), Error);
 }
 
-model::Checkpoint Golden(const std::string& name) {
-  return model::Checkpoint::Open(GoldenFolder(name));
-}
+model::Checkpoint Golden(const std::string& name) { return model::Checkpoint::Open(GoldenFolder(name)); }
 
 // LayerNorm(x) with the gain and offset of `weights`; x: [D].
 Tensor<double> Normalised(std::span<const double> x, const AttentionWeights& weights) {

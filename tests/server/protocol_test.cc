@@ -196,9 +196,7 @@ TEST(Protocol, AClientThatLeavesIsNoFailure) {
     reading.Send("POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nab");
     streaming.Send(PostJson("/v1/summarize", stream));
     computing.Send(PostJson("/v1/translate", slow));
-    const auto begun = [&] {
-      return running.Call(Get("/metrics")).body.find("qkv_queue_depth{") != std::string::npos;
-    };
+    const auto begun = [&] { return running.Call(Get("/metrics")).body.find("qkv_queue_depth{") != std::string::npos; };
     for (int i = 0; i < 200 && !begun(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }

@@ -13,9 +13,7 @@ namespace {
 using attention::Order;
 using attention::Plan;
 
-VitConfig MakeConfig(const std::string& golden) {
-  return Checkpoint::Open(GoldenFolder(golden)).description.config;
-}
+VitConfig MakeConfig(const std::string& golden) { return Checkpoint::Open(GoldenFolder(golden)).description.config; }
 
 // Flops counts what each kind multiplies from its tensors' shapes.
 TEST(AttentionOrders, CountWhatFlopsCounts) {
