@@ -70,7 +70,7 @@ struct Comparison {
   lab::AblationResults results;
 };
 
-// What the arms' kinds are of: of pairs the cross-attention, unless --vary says otherwise.
+// Which attention the arms change: cross-attention for pairs of texts, unless --vary says otherwise.
 lab::Varied ChooseVaried(const AblateOptions& options, const std::vector<lab::AblationData>& data) {
   const bool pairs = data[0].pairs.has_value();
   if (options.varied.empty()) return pairs ? lab::Varied::kCross : lab::Varied::kLayers;
@@ -84,7 +84,7 @@ std::vector<lab::Arm> ParseArms(const AblateOptions& options, const train::Setti
                                 const Comparison& comparison) {
   std::vector<lab::Arm> arms;
   std::vector<std::string> names = options.arms;
-  // Pairs in Marian's layout have all biases.
+  // Marian's layout has all biases.
   if (comparison.data[0].pairs && names == kAllArms) std::erase(names, "separate:qkv-bias=false");
   for (const std::string& name : names) {
     lab::Arm arm = lab::ParseArm(name, shared, comparison.varied);
@@ -162,7 +162,7 @@ std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given,
   return all;
 }
 
-// The same for tasks and texts.
+// The same for tasks and text files.
 std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& given, train::Settings* shared) {
   std::vector<lab::AblationData> all;
   for (const std::string& task_or_text : given) {
@@ -211,7 +211,7 @@ std::vector<lab::AblationData> OpenData(const AblateOptions& options, train::Set
     const auto words = [](DataKind of) {
       return of == DataKind::kImages ? "images" : of == DataKind::kSequences ? "sequences" : "pairs of texts";
     };
-    // Named as before where both are known: sequences first.
+    // Sequences come first in the message if one of both is sequences.
     const bool swap = kind == DataKind::kImages;
     Fail("ablate: {} is of {}, {} of {}: no training is alike for both", swap ? other : given[0],
          words(swap ? own : kind), swap ? given[0] : other, words(swap ? kind : own));
@@ -293,8 +293,7 @@ struct Header {
   }
 };
 
-// What all runs share is kept beside them: a second call adds data, arms or seeds to the same comparison, or is
-// refused.
+// All runs share a file of settings: a second call adds data, arms or seeds to the same comparison, or is refused.
 void RequireSameComparison(const AblateOptions& options, const Comparison& comparison) {
   const fs::path file = fs::path(options.output) / kShared;
   Header header;

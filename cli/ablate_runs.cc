@@ -131,7 +131,7 @@ class OnSequences : public Contestant {
   Arena arena_;
 };
 
-// A step on the first batch of the training, and answers of equally many tokens to the first validation lines.
+// Times a step on the first batch of the training, and answers of equally many tokens to the first validation lines.
 class OnPairs : public Contestant {
  public:
   explicit OnPairs(const PlannedRun& run)

@@ -16,7 +16,7 @@
 namespace qkv::cli {
 namespace {
 
-// The --help of a command: its own options first, wrapped, in the words of the man page rather than of the parser.
+// The --help of a command: its own options first, wrapped, worded as in the man page rather than by the parser.
 class HelpFormatter : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode /*mode*/) const override {
@@ -111,7 +111,7 @@ class HelpFormatter : public CLI::FormatterBase {
     return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
   }
 
-  // An indented line is a command to copy or a term, which are not broken, and what follows two spaces says of it.
+  // An indented line is a command to copy or a term, and is not broken; what follows two spaces describes it.
   static std::string FooterLine(std::string_view line, size_t columns) {
     if (!line.starts_with(' ')) return Wrap(line, columns);
     const size_t end = line.find("  ", line.find_first_not_of(' '));
@@ -135,7 +135,7 @@ class HelpFormatter : public CLI::FormatterBase {
   }
 };
 
-// Edits that make one word of the other: letters inserted, left out, replaced, or two neighbours exchanged.
+// Number of edits from one word to the other: letters inserted, left out, replaced, or two neighbours exchanged.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> edits(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -171,8 +171,8 @@ std::string FullName(const CLI::App* command) {
   return parent == nullptr ? command->get_name() : FullName(parent) + " " + command->get_name();
 }
 
-// What is wrong with a word that is no command or no option; empty if there is none. The parser says only that
-// something is left over, or that a command is missing.
+// Names the word that is no command or no option; empty if there is none. The parser says only that something is left
+// over, or that a command is missing.
 std::string UnknownWord(const CLI::App* command, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -217,7 +217,7 @@ std::vector<std::string> CanonicalArguments(int argc, char** argv) {
 // A check whose name the parser does not add to the placeholder in --help.
 CLI::Validator Silent(CLI::Validator check) { return check.description(""); }
 
-// Without the name of an option that both the parser and a check put in front.
+// Removes the name of an option that both the parser and a check put before the message.
 std::string WithoutRepetition(std::string message) {
   const size_t end = message.find(": ");
   if (end == message.npos) return message;

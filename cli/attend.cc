@@ -36,7 +36,7 @@ struct AllAttendOptions {
   AttendTextOptions texts;
 };
 
-// The first option that is of images only and was given; empty if none was.
+// The first option given that applies to images only; empty if there is none.
 std::string GivenOfImages(const AllAttendOptions& options) {
   const AllAttendOptions usual;
   const ModelOptions& model = options.model;

@@ -1,4 +1,4 @@
-// What qkv attend does with texts.
+// What `qkv attend` does with texts.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@
 
 namespace qkv::cli {
 
-/// Options of texts alone.
+/// Options for texts alone.
 struct AttendTextOptions {
   bool cross = false;
   std::string part;  // "encoder", "decoder", "cross", or empty
   std::optional<std::string> target, prefix;
-  DecodingOptions decoding;  // of it --beams and --tokens
+  DecodingOptions decoding;  // only --beams and --tokens
 
   void AddTo(Command command);
   /// The first of these options that was given, such as "--cross"; empty if none was.
   std::string Given() const;
 };
 
-/// What images and texts share.
+/// Options that images and texts share.
 struct AttendOptions {
   ModelOptions model;
-  std::vector<std::string> inputs;  // of texts: as CollectTexts
+  std::vector<std::string> inputs;  // for texts: as CollectTexts
   std::string output, layers, head;
   bool quiet = false;
 };

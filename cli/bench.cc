@@ -62,7 +62,7 @@ struct Modes {
   bool from_stdin = false, layer = false, attention = false;
 };
 
-// Without --dtype all precisions are measured, with it that one and fp32; --stdin measures one.
+// All precisions without --dtype; with it fp32 and that one. --stdin measures one.
 std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool from_stdin) {
   using simd::Precision;
   const std::string& dtype = options.model.dtype;

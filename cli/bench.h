@@ -18,8 +18,8 @@ struct BenchOptions {
   std::string without;              // exact savings to switch off, separated by commas
   std::string train;                // D,L,H,PATCH,IMAGE,BATCH: shape of the model to train
   std::string tokens;               // numbers of tokens of random texts, separated by commas; empty: by the model
-  std::string work;                 // of a model of texts, such as "decode"; empty: all
-  int64_t batch = 0;                // 0: 1 image, and of texts as many as the work has usually
+  std::string work;                 // for a text model, such as "decode"; empty: all
+  int64_t batch = 0;                // 0: 1 image, or as many texts as the work usually has
   double seconds = 3;
   bool json = false;
 };
@@ -28,7 +28,7 @@ struct BenchOptions {
 int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 /// One pass for each line of stdin; prints its milliseconds on a line of stdout.
 int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
-/// Speed, memory and drift of a model of texts; or one pass for each line of stdin.
+/// Speed, memory and drift of a text model; or one pass for each line of stdin.
 int BenchText(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
 int BenchTextFromStdin(const BenchOptions& options, simd::Precision precision);
 /// The error in a text for options.tokens, or an empty string.

@@ -25,7 +25,7 @@ using simd::Precision;
 
 constexpr int64_t kRandomInputs = 16;
 
-// At the measured size: that of --size, or that images become.
+// The configuration at the measured size: that of --size, or that images become.
 model::VitConfig ConfigFor(const BenchOptions& options, const model::Checkpoint& checkpoint) {
   return app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
 }
@@ -37,11 +37,11 @@ Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& mode
   return RandomInputs(config, count);
 }
 
-// Without a classifier the answer is a vector, whose greatest entry is no class.
+// A model without a classifier answers with a vector, whose greatest entry is no class.
 bool HasClasses(const model::VitConfig& c) { return c.classes > 0 || c.mask_classes > 0 || c.detection_classes > 0; }
 
-// What a model answers for each image: [images, outputs], or of a model of masks the classes of its queries, [images,
-// Q, classes + 1].
+// Shape of a model's answers: [images, outputs], or for a model of masks the classes of its queries, [images, Q,
+// classes + 1].
 Shape LogitsShape(const model::VitConfig& c, int64_t images) {
   if (c.mask_classes > 0) return {images, c.query_tokens, c.mask_classes + 1};
   return {images, c.outputs()};
@@ -106,7 +106,7 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::VitConfig&
   return inputs;
 }
 
-// [images, outputs], or of a model of masks [images · Q, classes + 1].
+// [images, outputs], or for a model of masks [images · Q, classes + 1].
 Tensor<float> ComputeLogits(const DriftInputs& inputs, const model::Model& model) {
   Tensor<float> logits(LogitsShape(model.config(), inputs.images));
   model::Workspace<float> workspace;
@@ -165,7 +165,7 @@ void PrintRow(const BenchOptions& options, const Row& row, double flops, const s
         classes ? fmt::format("{:.1f} %", 100 * row.drift.top1) : "-");
 }
 
-// Says in words what is easily overlooked in the table.
+// Points out what is easily overlooked in the table.
 void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
   Print(
       "\nimages/s and GFLOP/s: of the best pass, and of the whole model, so that savings count as speed. of peak: of "
@@ -202,7 +202,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   app::RequireProportion(checkpoint, options.model.Parse());
   const model::VitConfig config = ConfigFor(options, checkpoint);
-  // Memory: with only one precision in the process at a time.
+  // Memory: one precision in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
     ResetPeakMemory();

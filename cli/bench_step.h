@@ -1,4 +1,4 @@
-// A step of training to be timed: what `qkv bench --train` and `qkv ablate` share.
+// A training step to be timed, for `qkv bench --train` and `qkv ablate`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// qkv bench of a model of texts: its work in each precision, side by side.
+// qkv bench of a text model: its work in each precision, side by side.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -22,13 +22,13 @@ struct TextRow {
   int64_t weights = 0, peak = 0;  // bytes
   Drift drift;
   std::vector<TextWork> works;
-  std::vector<Times> times;  // of each
+  std::vector<Times> times;  // of each work
 };
 
 struct TextReport {
   const BenchOptions& options;
   std::string architecture;
-  bool embeds = false;  // the drift is of vectors, not of logits
+  bool embeds = false;  // the drift compares vectors, not logits
   TextSamples samples;
   simd::Rates rates;
   std::vector<TextRow> rows;
@@ -133,7 +133,7 @@ int BenchTextFromStdin(const BenchOptions& options, Precision precision) {
 int BenchText(const BenchOptions& options, const std::vector<Precision>& precisions) {
   const std::vector<std::string> texts = ReadBenchTexts(options);
   TextReport report{.options = options};
-  // Memory: with only one precision in the process at a time.
+  // Memory: one precision in the process at a time.
   for (const Precision precision : precisions) {
     ResetPeakMemory();
     const TextContender contender = OpenContender(options, precision);
@@ -153,7 +153,7 @@ int BenchText(const BenchOptions& options, const std::vector<Precision>& precisi
     report.rows[i].works = MakeTextWorks(contenders[i], options, texts);
     for (size_t w = 0; w < report.rows[i].works.size(); ++w) turns.emplace_back(i, w);
   }
-  // Speed: all in turns.
+  // Speed: all precisions and works in turns.
   report.rates = simd::MeasureRates();
   const std::vector<Times> times = Interleave(
       turns.size(), options.seconds, [&](size_t t) { report.rows[turns[t].first].works[turns[t].second].run(); });

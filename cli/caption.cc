@@ -1,4 +1,4 @@
-// qkv caption: texts about photos, by an image encoder and a decoder that reads its tokens.
+// qkv caption: texts about photos, by an image encoder and a decoder that cross-attends to its tokens.
 #include "qkv/app/texts/caption.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct CaptionOptions {
   bool json = false;
 };
 
-// What the command that fits the model is called.
+// Suggests the command that fits the model.
 std::string InsteadOfCaptions(const model::VitConfig& c) {
   if (c.detection_classes > 0) return "qkv detect finds its objects";
   if (c.mask_classes > 0) return "qkv segment finds its masks";
@@ -48,7 +48,7 @@ model::Checkpoint OpenWriter(const CaptionOptions& options) {
   return checkpoint;
 }
 
-// On one line: a text may hold line ends.
+// Keeps a text, which may hold line ends, on one line.
 std::string OneLine(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');

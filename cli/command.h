@@ -58,7 +58,7 @@ struct ModelOptions {
   std::string size;  // "HxW", "N", or empty
   std::string dtype = "fp32";
   int threads = 0;                    // 0: all cores
-  model::ModelHints given;            // what the model's files may not say, but for the settings
+  model::ModelHints given;            // what the model's files may leave out, but for the settings
   std::vector<std::string> settings;  // KEY=VALUE each
   std::string labels;                 // file with the names of the classes
   std::string cache;                  // empty: only if QKV_CACHE is set; "use" or "verify"
@@ -73,9 +73,9 @@ struct ModelOptions {
 
   /// --cache, or the environment's.
   app::CachePolicy Policy() const;
-  /// All that the caller gave of the model. Throws Error for a setting that is none.
+  /// All that the caller said about the model. Throws Error for a malformed setting.
   model::ModelHints Hints() const;
-  /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a size that is none.
+  /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a malformed size.
   app::ModelOptions Parse() const;
 };
 
@@ -96,15 +96,14 @@ model::Model LoadModel(const ModelOptions& options);
 model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
                        const model::BuildOptions& build);
 
-/// stderr says which heads of the file are not read (app::UnreadHeads): for vectors that they would change.
+/// stderr names the heads of the file that are not read (app::UnreadHeads): for vectors that they would change.
 void TellUnreadHeads(const model::Checkpoint& checkpoint);
 void TellUnreadHeads(const model::TextCheckpoint& checkpoint);
 
-/// Throws Error, which begins with the command's name, if an option was given that describes images: for models of
-/// text.
+/// Throws Error, which begins with the command's name, if an option was given that describes images: for text models.
 void RequireNoImageOptions(const ModelOptions& options, std::string_view command);
-/// Throws Error, which begins with the command's name, for a model of text or of sequences, whose heads the laboratory
-/// inspects and certifies and does not rewrite.
+/// Throws Error, which begins with the command's name, for a text or sequence model, whose heads the laboratory
+/// inspects and certifies but does not rewrite.
 void RequireImageModel(const ModelOptions& options, std::string_view command);
 
 /// app::ParsePrecision of --dtype.

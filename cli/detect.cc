@@ -36,7 +36,7 @@ void PrintText(const app::PhotoObjects& photo, double threshold) {
   for (const app::DetectedObject& object : photo.objects) width = std::max(width, name(object).size());
   for (const app::DetectedObject& object : photo.objects) {
     const image::Rect& box = object.box;
-    // What `qkv attend --query` calls the token that found it.
+    // det{}: the token's name in `qkv attend --query`.
     Print("  {:6.2f} %  {:<{}}  at {},{}  {} x {}  det{}\n", 100 * object.score, name(object), width,
           std::llround(box.left), std::llround(box.top), std::llround(box.width), std::llround(box.height),
           object.token);

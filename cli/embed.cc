@@ -55,7 +55,7 @@ app::EmbeddingSource Source(const EmbedOptions& options, const Checkpoint& check
           .dtype = std::string(app::PrecisionName(ParsePrecision(options.model.dtype)))};
 }
 
-// --pool, else what the authors of a published model take.
+// --pool, else the pooling that the authors of a published model use.
 std::string ChosenPool(const EmbedOptions& options, const model::Checkpoint& checkpoint) {
   if (!options.pool.empty()) return options.pool;
   const std::string authors = app::AuthorsPool(options.model.Parse(), checkpoint.description.config);
@@ -64,7 +64,7 @@ std::string ChosenPool(const EmbedOptions& options, const model::Checkpoint& che
   return authors;
 }
 
-// Of the files that the table becomes none may be read: neither by the model nor one of `read`.
+// Throws Error if an output of the table is a file that is read: the model's, or one of `read`.
 void RequireOutputs(const EmbedOptions& options, const app::EmbeddingTable& table,
                     const std::vector<std::filesystem::path>& read) {
   app::InputFiles inputs = InputsOf(options.model);
@@ -119,7 +119,7 @@ int Embed(const EmbedOptions& options) {
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  // What pools the tokens of such an encoder is not trained.
+  // The pooler of an encoder with a decoder is untrained.
   Require(!checkpoint.description.decoder || (!options.pool.empty() && options.pool != "model"),
           "embed: {} writes texts about images (qkv caption) and has no one vector of an image; --pool cls, mean or "
           "tokens gives its encoder's tokens",

@@ -1,5 +1,5 @@
-// qkv evaluate: how often a model is right on labelled images, a task or a text, where it errs, and whether its
-// probabilities hold; how well a detector finds annotated objects; how well a pair of encoder and decoder translates.
+// qkv evaluate: accuracy on labelled images, a task or a text, where the model errs, and whether its probabilities
+// hold; how well a detector finds annotated objects; how well an encoder-decoder translates.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a page: rows of five or six beside each other.
+// Mistakes on a page: rows of five or six beside each other.
 constexpr int64_t kWorstMistakes = 30;
 
 struct EvaluateOptions {
@@ -302,7 +302,7 @@ int Evaluate(const EvaluateOptions& options) {
       "evaluate: --cross-weights and --lines are for a pair of encoder and decoder, -m RUN; {} has no cross-attention "
       "to change",
       model.empty() ? "the built-in classifier" : model);
-  // A .json is text for a model of sequences only; else it has a detector's annotations.
+  // A .json is a text for sequence models only; otherwise it holds a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
   const bool sequences = text || kind == app::ModelKind::kSequences;
   return sequences ? EvaluateSequences(options) : EvaluateImages(options);

@@ -20,7 +20,7 @@ struct ExploreOptions {
   bool no_browser = false;
 };
 
-// The desktop's browser, if there is a desktop. Nothing of it is needed: the address is printed.
+// Opens the desktop's browser, if there is one. Failing is harmless: the address is printed.
 void OpenBrowser(const std::string& url) {
   if (std::getenv("DISPLAY") == nullptr && std::getenv("WAYLAND_DISPLAY") == nullptr) return;
   std::thread([command = "xdg-open " + url + " > /dev/null 2>&1"] {
@@ -38,7 +38,7 @@ std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_por
   }
 }
 
-// Refuses what the page has no view for, which would show other models instead.
+// Refuses a model that the page has no view for; the page would show other models instead.
 void RequireShown(const server::ModelEntry& entry) {
   Require(app::DescribeModel(entry).kind() != "text",
           "-m {}: the explorer shows models of images, and of texts only those with an encoder and a decoder, as "

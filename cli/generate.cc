@@ -36,7 +36,7 @@ constexpr int64_t kTokens = 500;  // unless the user or the model's files say ot
 // Limit of a prompt on standard input: the model reads only its own length of it, but all of it is printed.
 constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 
-// Flushes at once: a reader sees each character without waiting for a full buffer.
+// Flushes at once: the reader sees each character without waiting for a full buffer.
 void PrintBytes(std::string_view bytes) {
   PrintRaw(bytes);
   FlushOutput();
@@ -47,7 +47,7 @@ std::string ReadPrompt(const GenerateOptions& options) {
   return ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
 }
 
-// A model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
+// For a model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
 int GenerateBytes(const GenerateOptions& options) {
   const auto model =
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
@@ -87,7 +87,7 @@ int GenerateBytes(const GenerateOptions& options) {
   return 0;
 }
 
-// A decoder with a tokenizer.
+// For a decoder with a tokenizer.
 int GenerateText(const GenerateOptions& options) {
   const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                               PrintNote, options.model.Policy());

@@ -26,7 +26,7 @@ struct ImageOptions {
   std::string window;  // "LOW,HIGH" or empty
   int64_t max_pixels = image::DecodeOptions().max_pixels;
   bool quiet = false;
-  std::string suggested_model;  // empty, or: only digits may be given, else this model is suggested
+  std::string suggested_model;  // if not empty: only digits may be given, otherwise this model is suggested
 
   void AddTo(Command command, bool required = true);
   /// All but --batch.
@@ -34,13 +34,13 @@ struct ImageOptions {
   /// All but the paths and --batch.
   void AddHow(Command command);
   void AddBatch(Command command);
-  /// Throws Error, which begins with the command's name, if one of these but the paths was given: for models of text.
+  /// Throws Error, which begins with the command's name, if one of these but the paths was given: for text models.
   void RequireNone(std::string_view command) const;
   image::DecodeOptions Decode() const;
-  /// Without -m the built-in digit classifier answers, to pictures that can be digits; for others `suggested` is named
-  /// as a model to take.
+  /// Without -m the built-in digit classifier answers, but only for pictures that can be digits; otherwise the error
+  /// suggests `suggested`.
   void DigitsWithout(const ModelOptions& model, std::string_view suggested);
-  /// Throws WrongImages for a picture that cannot be a digit, if DigitsWithout says so.
+  /// After DigitsWithout: throws WrongImages for a picture that cannot be a digit.
   void Inspect(const std::filesystem::path& file, const image::Image& image) const;
 };
 

@@ -20,7 +20,7 @@ struct InfoOptions {
   bool json = false, settings = false;
 };
 
-// What was read of a model: facts as JSON or as lines, and the settings of its files.
+// Prints facts as JSON or as lines, or the settings of the model's files.
 int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<std::string, std::string>>& lines) {
   std::vector<io::Setting> settings;
   if (options.settings) settings = app::ReadSettings(options.model.path, options.model.Hints());

@@ -15,7 +15,7 @@ constexpr int kBarWidth = 30;
 // Ten times a second looks smooth and costs nothing.
 constexpr std::chrono::milliseconds kBetweenDraws{100};
 
-// Shown, and on the same terminal as stdout perhaps.
+// The visible line, perhaps on the same terminal as stdout.
 Progress* shown_progress = nullptr;
 
 }  // namespace

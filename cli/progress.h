@@ -14,7 +14,7 @@ class Progress {
   void Advance(int64_t count);
   /// Clears the line, so that other text can be written to the terminal.
   void Clear();
-  /// Clears the line of the Progress that is shown, if there is one: before anything is printed to the same terminal.
+  /// Clears the line of the visible Progress, if there is one: before anything is printed to the same terminal.
   static void ClearShown();
 
  private:

@@ -175,7 +175,7 @@ int64_t ChosenRank(const QkCertifyOptions& options, const nn::AttentionConfig& a
   return rank;
 }
 
-// With what --with adds.
+// Adds the traits of --with.
 AttentionTraits WithGiven(const QkCertifyOptions& options, const nn::AttentionConfig& attention,
                           AttentionTraits traits) {
   const std::string wrong = ParseSurroundings(options.with, attention.query_width(), &traits);

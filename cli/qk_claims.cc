@@ -34,7 +34,7 @@ constexpr int64_t kLines = 40, kQuickLines = 12;
 
 std::string TranslatorOf(const QkClaimsOptions& options) {
   if (!options.translator.empty()) return app::FindModel(options.translator).string();
-  // A copy of the program alone has none.
+  // A copy of the program alone has no such models.
   try {
     return app::FindShippedModel(app::kTranslator).string();
   } catch (const Error&) {

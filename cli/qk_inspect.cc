@@ -1,4 +1,4 @@
-// qkv qk inspect: what the heads of a model are, as a table, as data, and as a page.
+// qkv qk inspect: measures the heads of a model, as a table, as data, and as a page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ Pixels MakeImages(const QkInspectOptions& options, const model::Checkpoint& chec
   return pixels;
 }
 
-// Of a model of images.
+// Measures the heads of an image model.
 Inspection MeasureImages(const QkInspectOptions& options, int* failed) {
   const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
   const model::VitConfig& c = checkpoint.description.config;
@@ -93,7 +93,7 @@ bool IsFile(const std::string& text) {
   return text == "-" || std::filesystem::is_regular_file(text, ignored);
 }
 
-// Texts of a model of text: files with one a line, or words.
+// Texts for a text model: files with one a line, or words.
 std::vector<std::string> ReadTexts(const QkInspectOptions& options, std::string* from) {
   std::vector<std::string> all, chosen;
   for (const std::string& text : options.images.paths) {
@@ -122,7 +122,7 @@ Inspection MeasureWeights(const QkInspectOptions& options, const std::string& so
   return app::InspectWeights(source, parts, [&] { progress.Advance(1); });
 }
 
-// Of a model of text, and with texts on their tokens.
+// Measures the heads of a text model; if texts are given, also on their tokens.
 Inspection MeasureTexts(const QkInspectOptions& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
@@ -145,7 +145,7 @@ Inspection MeasureTexts(const QkInspectOptions& options) {
   return inspection;
 }
 
-// Of a model of sequences that qkv trained on a task or a text.
+// Measures the heads of a sequence model that qkv trained on a task or a text.
 Inspection MeasureSequences(const QkInspectOptions& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
@@ -169,7 +169,7 @@ std::string Shown(double value, int digits, double times = 1, const char* unit =
   return std::isfinite(value) ? fmt::format("{:.{}f}{}", times * value, digits, unit) : "–";
 }
 
-// Columns of what heads do on tokens.
+// Columns of the statistics of tokens.
 std::vector<std::string> TokenColumns(const Inspection& inspection) {
   std::vector<std::string> names = {"position", "content", "same", "entropy", "distance", "near"};
   if (inspection.texts) names.emplace_back("first");
@@ -225,7 +225,7 @@ void PrintTable(const Inspection& inspection) {
   PrintRaw(report::ToText(table));
 }
 
-// The files of images or texts that are read.
+// The files of images or texts that the command reads.
 void AddInputs(const QkInspectOptions& options, app::InputFiles* inputs) {
   if (options.images.paths.empty()) return;
   if (!app::IsTextModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);

@@ -60,7 +60,7 @@ std::string Verdict(const Workload& w, std::span<const Order> unmerged = kUnmerg
     why = fmt::format("; E/D = {} is {} (D + N)/(2D + N) = {}", report::Number(share),
                       share > border ? "above" : "not above", report::Number(border));
   } else if (other == Plan{Order::kAbsorbed, ReadsScores(w) ? Order::kProjected : Order::kAbsorbed}) {
-    // m·D·S < m·D·E + m·E·S, S the width of what is cached: D/2 where that is D.
+    // m·D·S < m·D·E + m·E·S ⇔ E > D·S/(D + S), where S is the width of what is cached; D/2 if S = D.
     const auto D = static_cast<double>(w.width), S = static_cast<double>(w.source());
     why = fmt::format("; beside absorbing it pays where E is above {}", report::Number(D * S / (D + S)));
   }
@@ -208,7 +208,7 @@ void RequireChoice(const model::VitConfig& c) {
           model::Name(c.block.attention.kind));
 }
 
-// Prints what inference does, and what that saves.
+// Prints the orders that inference uses, and their savings.
 int PlanModel(const QkPlanOptions& options) {
   RequireImageModel(options.model, "qk plan");
   const model::VitConfig c = model::InputConfig(OpenCheckpoint(options.model).description);
@@ -227,7 +227,7 @@ int PlanModel(const QkPlanOptions& options) {
                    {"projected"},
                    {"of all rows"},
                    {"saved"}};
-  // For comparison, the order of the formulas: as the original libraries compute them.
+  // For comparison, the order of the formulas, in which the original libraries compute.
   const Plan plain{c.block.attention.kind == nn::AttentionKind::kMerged ? Order::kMerged : Order::kProjected,
                    Order::kProjected};
   double all = 0, left = 0;

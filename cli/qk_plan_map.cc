@@ -89,7 +89,7 @@ void Draw(report::Svg& svg, Point corner, const Panel& panel) {
   for (int i = 0; i <= kColumns; ++i) {
     const double n = Column(i);
     const double rows = r > 0 ? std::min(r, n) : n;
-    // Against projecting, and against absorbing: m D² + m N D < 2 m D E + m N D.
+    // Pays against projecting, and against absorbing: m D² + m N D < 2 m D E + m N D.
     const double beside_projected = (rows + rows * n) / (rows + n + rows * n);
     merging.push_back({n, r > 0 ? std::max(0.5, std::min(beside_projected, 1.0)) : attention::MergingPaysAbove(n, 1)});
     if (r > 0 && n > rows) {

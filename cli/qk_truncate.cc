@@ -96,7 +96,7 @@ int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkp
   const auto truth = classes > 0
                          ? app::MatchFolderClasses(exact.paths, options.images, checkpoint.description.labels, classes)
                          : std::optional<std::vector<int64_t>>();
-  // Without a classifier the answer is a vector, whose greatest entry is no class.
+  // A model without a classifier answers with a vector, whose greatest entry is no class.
   io::Json line = {{"images", exact.paths.size()}, {classes > 0 ? "logit_cosine" : "vector_cosine", drift.cosine}};
   if (classes > 0) line["top1_agreement"] = drift.top1;
   if (truth) {
@@ -136,7 +136,7 @@ int Truncate(const QkTruncateOptions& options) {
                    tokens, before.config().block.width);
     }
   }
-  // Before anything is written: there may be no images.
+  // Checked before anything is written: there may be no images.
   std::optional<lab::BlockTokens> judged;
   if (!options.images.empty()) judged.emplace(ReadBlockTokens(options, options.images, checkpoint, before));
   PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));

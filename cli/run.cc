@@ -59,7 +59,7 @@ app::CaptureRequest ParseRequest(const RunOptions& options, const model::VitConf
           ParseList(options.attention, 0, config.depth - 1, "--attention")};
 }
 
-// A model that writes about images, for pixels and ids in a file.
+// Runs a model that writes about images on pixels and ids in a file.
 Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoint) {
   Require(
       !options.input.empty(),
@@ -96,7 +96,7 @@ Result RunFile(const RunOptions& options, const model::Checkpoint& checkpoint) {
   return result;
 }
 
-// A model of texts, for ids in a file.
+// Runs a text model on ids in a file.
 Result RunTexts(const RunOptions& options) {
   Require(!options.input.empty(), "run: {} is a model of texts; give ids by --input FILE, see qkv tokenize",
           options.model.path);
@@ -165,7 +165,7 @@ Result RunAny(const RunOptions& options, int* failed) {
 }
 
 int Run(const RunOptions& options) {
-  // Whatever exists and is no file, such as /dev/null, loses nothing.
+  // Other outputs that exist, such as /dev/null, lose nothing by being written.
   std::error_code ignored;
   const bool is_file = !fs::exists(options.output, ignored) || fs::is_regular_file(options.output, ignored);
   Require(!is_file || options.output.ends_with(".safetensors"), "run: -o ends in .safetensors, got {}", options.output);

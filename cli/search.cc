@@ -43,7 +43,7 @@ struct SearchOptions {
 // Queries and their vectors, in the order of the arguments.
 struct Queries {
   std::vector<std::string> names;  // [Q]
-  std::vector<bool> words;         // [Q], of those that are no images
+  std::vector<bool> words;         // [Q]: false for images
   std::vector<float> values;       // [Q, D]
   int failed = 0;                  // left out
 
@@ -69,7 +69,7 @@ void TellNotFinite(const SearchOptions& options, int64_t rows) {
 // An argument is an image, a folder of them, or words.
 bool IsImage(const std::string& query) { return query == "-" || fs::exists(query); }
 
-// Says what makes the scores of this model and those vectors meaningless.
+// Warns if the scores of this model and these vectors are meaningless.
 template <typename Checkpoint>
 void CompareSource(const SearchOptions& options, const app::VectorFile& vectors, const Checkpoint& checkpoint) {
   if (!vectors.source()) {
@@ -147,7 +147,7 @@ std::vector<app::Embedding> EmbedWords(const SearchOptions& options, const model
   return WithWords(words, app::TextEncoder(model, options.model.path, PrintNote).Embed(words, PrintNote));
 }
 
-// Vectors of images, in their order, as the file's were made unless the options say otherwise.
+// Vectors of images, in their order, made like the file's unless the options say otherwise.
 std::vector<app::Embedding> EmbedImages(const SearchOptions& options, const app::VectorFile& vectors,
                                         const model::Checkpoint& checkpoint, const ImageList& images, int* failed) {
   ModelOptions how = options.model;
@@ -193,7 +193,7 @@ Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vector
     of_images = EmbedImages(options, vectors, checkpoint, CollectImages(paths), &queries.failed);
   }
   if (!words.empty()) of_words = EmbedWords(options, checkpoint, words);
-  // Images that could not be read have no vector: each argument takes those that are its own.
+  // Unreadable images have no vector: each argument takes those of its own.
   auto image = of_images.begin();
   auto word = of_words.begin();
   for (const std::string& query : options.queries) {
@@ -210,7 +210,7 @@ Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vector
   return queries;
 }
 
-// Words, or the lines of a file or of standard input (-), by a model of texts.
+// Words, or the lines of a file or of standard input (-), embedded by a text model.
 Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& vectors,
                          const app::LanguageModel& model) {
   std::vector<std::string> texts;
@@ -239,7 +239,7 @@ std::string WeightsOf(const ModelOptions& options) {
   return app::FingerprintWeights(*OpenCheckpoint(options, /*tell=*/false).tensors);
 }
 
-// The model that embedded the file, if none is named and the file knows it.
+// The model that embedded the file, if none is given and the file names it.
 ModelOptions ChosenModel(const SearchOptions& options, const app::VectorFile& vectors) {
   ModelOptions model = options.model;
   if (!model.path.empty() || !vectors.source() || vectors.source()->model.empty()) return model;
@@ -260,7 +260,7 @@ void PrintText(const app::SearchAnswer& answer, bool one) {
   for (const app::SearchHit& hit : answer.hits) Print("{}{:7.4f}  {}\n", one ? "" : "  ", hit.score, hit.path);
 }
 
-// A hit's photo may be gone, or have moved: its place on the sheet is empty.
+// A hit's photo may be gone or moved: its place on the sheet is empty.
 void TellMissing(const SearchOptions& options, const std::vector<fs::path>& photos) {
   const auto is_missing = [](const fs::path& photo) {
     std::error_code ignored;
@@ -292,7 +292,7 @@ void WriteSheet(const SearchOptions& options, std::span<const app::SearchAnswer>
   WriteFile(options.sheet, app::SearchPage(answers, summary, options.images.Decode()));
 }
 
-// What is read before the photos of hits are known: the vectors with what lies beside them, and the queries.
+// The files that are read before the photos of hits are known: the vectors with the files beside them, and the queries.
 void AddInputs(const SearchOptions& options, app::InputFiles* inputs) {
   inputs->Add(fs::path(options.vectors));
   if (options.vectors.ends_with(".npy")) {
@@ -371,13 +371,13 @@ int SearchPairs(const SearchOptions& options) {
   return 0;
 }
 
-// The file of a hit is the query's own.
+// Whether a hit's file is the query itself.
 bool IsSame(const std::string& query, const std::string& hit) {
   std::error_code missing;
   return query == hit || fs::equivalent(query, hit, missing);
 }
 
-// The best of a query, without itself and those below --min where the options say so.
+// The best hits of a query; the options may exclude the query itself and scores below --min.
 std::vector<app::SearchHit> ChooseHits(const SearchOptions& options, const app::VectorFile& vectors,
                                        const std::string& query, const std::vector<app::Match>& matches) {
   std::vector<app::SearchHit> hits;
@@ -408,7 +408,7 @@ int Search(SearchOptions options) {
   }
   const Queries queries = AnyQueries(options, vectors);
   const bool of_texts = app::IsTextModel(options.model.path);
-  // The query itself may lie there several times, by other paths.
+  // Further paths may lead to the query itself.
   const int64_t more = options.exclude_self ? kCopiesOfQuery : 0;
   const app::SearchResult found =
       app::Search(vectors.vectors(), queries.view(), options.top + more, app::VectorAccess::kStream);

@@ -100,7 +100,7 @@ int Segment(const SegmentOptions& options) {
                              FlushOutput();
                              if (!pictures.empty()) image::WritePng(pictures[file], DrawSegments(photo));
                              if (!maps.empty()) {
-                               // COCO's file refers to the maps: it is there only while all are of one run.
+                               // COCO's file refers to the maps: it exists only while all maps are of one run.
                                if (panoptic && !std::exchange(withdrawn, true)) WithdrawFile(options.coco);
                                WriteFile(maps[file], EncodeIds(photo));
                              }

@@ -22,7 +22,7 @@ struct ServeOptions {
   bool quiet = false, strict = false;
 };
 
-// What comes with the program.
+// The models that come with the program.
 std::vector<server::ModelEntry> ShippedModels() {
   std::vector<server::ModelEntry> models = {{.id = "digits"}};
   for (const std::string_view name : {app::kTranslator, app::kSummarizer}) {
@@ -60,7 +60,7 @@ int Serve(const ServeOptions& options) {
   const auto log = [](const io::Json& line) {
     PrintMessage("{}\n", line.dump(-1, ' ', true, io::Json::error_handler_t::replace));
   };
-  // Without a file there is nothing to read again, and SIGHUP says that the terminal has gone.
+  // Without a configuration file SIGHUP has nothing to reload, and means that the terminal has gone.
   std::function<server::ServerConfig()> reload;
   if (!options.config.empty() || !options.key_file.empty()) reload = [options] { return ConfigOf(options); };
   server::Server server(ConfigOf(options), log, reload);

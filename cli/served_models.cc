@@ -26,7 +26,7 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
     Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);
     entry.path.clear();  // the model in the program
   }
-  app::DescribeModel(entry);  // half a model is told now, not by its first request
+  app::DescribeModel(entry);  // reports a broken model now, not at its first request
   return entry;
 }
 

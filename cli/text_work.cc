@@ -62,7 +62,7 @@ std::vector<int64_t> TokenCounts(const BenchOptions& options, int64_t usual, int
   return counts;
 }
 
-// A pair's texts, padded to one length, and what its decoder reads of them.
+// Texts of an encoder-decoder, padded to one length, and what its decoder reads of them.
 struct PairState {
   model::TextWorkspace workspace;
   Tensor<int32_t> ids;
@@ -126,7 +126,7 @@ TextWork Decode(const model::TextModel& model, const char* name, int64_t batch) 
   return work;
 }
 
-// As many tokens are written as are read.
+// Writes as many tokens as it reads.
 TextWork WriteRandom(const model::TextModel& model, const char* name, int64_t batch, int64_t beams, int64_t tokens) {
   TextWork work{.name = name, .batch = batch, .tokens = tokens, .texts = static_cast<double>(batch)};
   work.counted = work.texts * static_cast<double>(tokens);

@@ -1,4 +1,4 @@
-// What `qkv bench` times of a model of texts: embedding, prefilling, decoding, and writing by a pair.
+// What `qkv bench` times of a text model: embedding, prefilling, decoding, and an encoder-decoder's writing.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ struct TextWork {
 std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchOptions& options,
                                     const std::vector<std::string>& texts);
 
-/// What the drift is measured on: ids that are random, or those of the texts and, of a pair, what it writes for them.
+/// Samples for the drift: random ids, or those of the texts and, for an encoder-decoder, of its answers to them.
 struct TextSamples {
   std::vector<std::vector<int32_t>> ids, written;
   bool random = false;

@@ -27,7 +27,7 @@ struct TokenizeOptions {
   bool json = false, null = false, pad = false, plain = false, target = false, time = false;
 };
 
-// The texts of a file: lines, or what stands between zero bytes. Nothing behind the last end is no text.
+// The texts of a file: lines, or the parts between zero bytes. Nothing behind the last end is no text.
 std::vector<std::string> Split(std::string_view all, bool null) {
   std::vector<std::string> texts;
   if (!null) {

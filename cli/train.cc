@@ -1,5 +1,5 @@
-// qkv train: a Vision Transformer from a folder of images, a sequence model from a task or a text, or an encoder and
-// decoder from pairs of texts.
+// qkv train: a Vision Transformer from a folder of images, a sequence model from a task or a text, or an
+// encoder-decoder from pairs of texts.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -83,13 +83,13 @@ void PrintOutcome(const train::Outcome& outcome, bool saved, const TrainOptions&
   PrintMessage("{}: {:.2f} % of the validation {} right, loss {:.4f} (epoch {})", options.output,
                100 * outcome.best_top1, outcome.unit, outcome.best_loss, outcome.best_epoch);
   if (outcome.rows > 0) PrintMessage(", {:.0f} {}/s", outcome.rows_per_second, outcome.unit);
-  // Of pairs a split of the file, or the file that was given for it.
+  // Pairs are validated on a split of the file, or on the file that was given for it.
   const std::string valid = pairs.empty() ? data + " --split val" : Quoted(pairs);
   PrintMessage("\n  qkv evaluate -m {} {}\n", run, train::IsPairs(options.data) ? valid : data);
   PrintMessageRaw(UsageHints(options.data, run));
 }
 
-// What a batch is of.
+// The contents of a batch, in words.
 std::string BatchesOf(const train::TrainingData& data) {
   return fmt::format("of {} images", report::WithCommas(data.train.size()));
 }
@@ -114,7 +114,7 @@ void Barrier(train::Communicator& processes) {
   processes.Sum({&nothing, 1});
 }
 
-// data: images, or sequences. maps: of images, or none.
+// data: images, or sequences. maps: attention maps of images, or none.
 template <typename Data>
 int TrainOn(train::Communicator& processes, const TrainOptions& options, const train::TrainConfig& config,
             const Data& data, const std::vector<std::string>& notes, std::optional<MapImages> maps) {
@@ -157,7 +157,7 @@ int TrainOn(train::Communicator& processes, const TrainOptions& options, const t
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }
 
-// A table of image paths without endings looks like pairs; a preset of images says what it is.
+// A table of image paths without endings looks like pairs, so a preset of images decides.
 bool AsksForImages(const TrainOptions& options) {
   const train::Settings given = CollectSettings(options.file, options.settings);
   const auto preset = given.find("preset");

@@ -18,10 +18,10 @@ void AddTrainKeys(Command command, train::Settings* settings, std::span<const st
 /// The settings of the file, if there is one, overridden by those of the command line.
 train::Settings CollectSettings(const std::string& file, const train::Settings& command_line);
 
-/// If neither a preset nor a model is given: the preset for the size of the first readable image. Says so on stderr if
-/// `speaks`.
+/// If neither a preset nor a model is given, chooses the preset for the size of the first readable image. Says so on
+/// stderr if `speaks`.
 void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given);
-/// If no preset is given: that of tasks, of texts or of pairs, also if a model is trained further.
+/// If no preset is given, chooses that of tasks, of texts or of pairs, also if a model is trained further.
 void ChoosePreset(const std::string& sequences, bool speaks, train::Settings* given);
 
 }  // namespace qkv::cli

@@ -1,7 +1,7 @@
 // Attention maps of the same few images after each evaluation of a training run, in RUN/maps/.
 //
-//   epoch-0007.png   a row for each image, a column for each block: what the class token attends to (of a model without
-//                    one, the mean of the patches), mean of the heads
+//   epoch-0007.png   a row for each image, a column for each block: what the class token attends to (without one, the
+//                    mean of the patches), mean of the heads
 //   epoch-0007.npy   the same as numbers, [images, blocks, rows, columns of patches]
 //   epochs.png       the last block over the epochs
 #pragma once

@@ -22,7 +22,7 @@ namespace {
 // Smooth enough for the eye.
 constexpr std::chrono::milliseconds kBetweenLines{100};
 
-// The report of a step that the estimate of the whole time is taken from.
+// The estimate of the whole time is taken from this report of a step.
 constexpr int64_t kFirstEstimate = 3;
 
 volatile sig_atomic_t stop_signal = 0;

@@ -34,7 +34,7 @@ std::string Duration(double seconds);
 class TrainProgress {
  public:
   /// folder: of the run. quiet: no overwritten line. of_many: names this run among several; the line begins with it,
-  /// and evaluations get no lines.
+  /// and evaluations print no lines.
   TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many = {});
   ~TrainProgress() { Clear(); }
 

@@ -1,4 +1,4 @@
-// qkv translate and qkv summarize: texts to texts, by an encoder and a decoder that reads its tokens.
+// qkv translate and qkv summarize: texts to texts, by an encoder-decoder.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -68,7 +68,7 @@ int Rewrite(TranslateOptions options, std::string_view name) {
                               .together = options.batch,
                               .settings = options.decoding.Over(model.Settings())};
   writing.settings.cross = options.cross;
-  // A text in pieces is written piece by piece, and joined again.
+  // A text in pieces is written piece by piece, then joined.
   const app::Pieces pieces = app::CutTexts(given.texts, model, writing.prefix, options.cut, std::string(name));
   if (pieces.cut > 0) {
     PrintNote(FormatShown("{} of {} texts have more than {} tokens and are cut in pieces, {} in all", pieces.cut,

@@ -28,11 +28,11 @@ struct VerifyOptions {
   bool json = false;
 };
 
-// What the model gives for the reference's inputs.
+// The model's outputs for the reference's inputs.
 struct Answers {
   app::Captured captured;
-  std::string names;                                              // of what it gives, for messages
-  std::function<void(const std::string&, Tensor<double>*)> hide;  // sets what means nothing to zero; or empty
+  std::string names;                                              // of the outputs, for messages
+  std::function<void(const std::string&, Tensor<double>*)> hide;  // zeroes values that mean nothing; or empty
 };
 
 struct Comparison {
@@ -70,7 +70,8 @@ std::string_view WithoutPrecision(std::string_view name) {
   return name.ends_with(kExact) ? name.substr(0, name.size() - kExact.size()) : name;
 }
 
-// The place of the first infinity or NaN, if there is one: against it any difference, or none, would be "allowed".
+// The place of the first infinity or NaN, if there is one: compared with it, any difference would be "allowed", or
+// none.
 template <typename T>
 std::string NotFinite(std::string_view whose, const Tensor<T>& values) {
   const auto at = std::ranges::find_if(values.span(), [](T v) { return !std::isfinite(v); });
@@ -105,7 +106,8 @@ Comparison Compare(const std::string& name, const Tensor<float>& ours, const Ans
   return comparison;
 }
 
-// Names in the reference that the model does not give: a misspelt name is not compared and must not count as agreement.
+// Names in the reference that the model has no output for: a misspelt name is not compared and must not count as
+// agreement.
 std::vector<std::string> UnknownNames(const io::SafeTensors& reference, const app::Captured& captured) {
   std::vector<std::string> unknown;
   for (const io::StoredTensor& tensor : reference.tensors()) {

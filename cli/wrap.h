@@ -7,7 +7,7 @@
 
 namespace qkv::cli {
 
-/// Columns of the terminal that stdout is; of none the environment's COLUMNS, else 100. At least 40.
+/// Columns of the terminal on stdout; without one the environment's COLUMNS, else 100. At least 40.
 size_t TerminalColumns();
 
 /// Breaks text into lines of at most `columns`, after spaces (which are dropped at the break), "|" and ",". `used` are

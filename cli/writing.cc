@@ -63,7 +63,7 @@ model::GenerationSettings DecodingOptions::Over(model::GenerationSettings s) con
   whole(tokens, &s.max_tokens), whole(min_tokens, &s.min_tokens), whole(beams, &s.beams);
   whole(no_repeat_ngram, &s.no_repeat_ngram);
   number(length_penalty, &s.length_penalty), number(repetition_penalty, &s.repetition_penalty);
-  // A search draws nothing, and drawing is no search: what was asked for last counts.
+  // Beam search and sampling exclude each other: an option for one switches off the other of the model's files.
   if (beams && s.beams > 1 && !temperature) s.sampling.temperature = 0;
   if (temperature && *temperature > 0 && !beams) s.beams = 1;
   return s;

@@ -12,7 +12,7 @@
 
 namespace qkv::cli {
 
-/// What a user asks of a decoder; what is not given stays as the model's files say.
+/// Options for a decoder; those that are not given stay as the model's files say.
 struct DecodingOptions {
   std::optional<double> temperature, top_p, min_p, repetition_penalty, length_penalty;
   std::optional<double> top_k, beams, tokens, min_tokens, no_repeat_ngram;  // whole numbers
@@ -23,11 +23,11 @@ struct DecodingOptions {
   /// --beams, --length-penalty, --tokens, --min-tokens, --no-repeat-ngram, --repetition-penalty.
   void AddSearch(Command command, std::string_view tokens);
 
-  /// The settings with what was given in place.
+  /// The settings, overridden by the given options.
   model::GenerationSettings Over(model::GenerationSettings settings) const;
 };
 
-/// Texts that ended by their greatest length, not by the model's end.
+/// Texts that ended at their greatest length, not at an end token.
 struct UnfinishedTexts {
   size_t texts = 0, unfinished = 0;
   int64_t longest = 0;  // of these, in tokens

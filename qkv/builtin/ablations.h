@@ -1,4 +1,4 @@
-// The results of data/ablations, inside the binary: what trainings of hours came to.
+// The results of data/ablations, inside the binary: hours of training.
 #pragma once
 
 #include <span>

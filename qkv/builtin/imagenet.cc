@@ -1,5 +1,5 @@
-// The table is data/imagenet.tsv, which tools/imagenet_names.py writes, compressed: a line a class, of its number, the
-// sets that have it and its names.
+// The table is data/imagenet.tsv, which tools/imagenet_names.py writes, compressed. A line describes a class: its number,
+// the sets that have it and its names.
 #include "qkv/builtin/imagenet.h"
 
 #include <algorithm>

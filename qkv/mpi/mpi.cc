@@ -1,5 +1,5 @@
-// Processes of `mpirun -n 2 qkv train …` as a Communicator. A module of its own, so that the program depends on no MPI
-// and starts as quickly as without: cli/processes.cc loads it where a launcher has started several processes.
+// Processes of `mpirun -n 2 qkv train …` as a Communicator. A separate module, so that the program depends on no MPI
+// and starts as quickly as without: cli/processes.cc loads it if a launcher has started several processes.
 #include <mpi.h>
 #include <sched.h>
 
@@ -17,7 +17,7 @@
 namespace qkv::mpi {
 namespace {
 
-// Cores of this machine that its processes have between them, by how many there are.
+// This process's share of the machine's cores; 0 if unknown.
 int FairThreads() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
@@ -31,7 +31,7 @@ int FairThreads() {
   return known ? std::max(1, std::min(CPU_COUNT(&own), CPU_COUNT(&all) / processes)) : 0;
 }
 
-// MPI's own answer to an error is to end all processes, with a message; that is what is wanted here.
+// Errors abort all processes with a message (MPI's default).
 class Mpi final : public train::Communicator {
  public:
   Mpi() {
@@ -72,7 +72,7 @@ class Mpi final : public train::Communicator {
     begun_.clear();
   }
 
-  // MPI cannot take them back: all that is left to do is Abort.
+  // MPI cannot cancel these sums; only Abort is left.
   void CancelSums() override {
     const std::lock_guard lock(mutex_);
     begun_.clear();
@@ -117,7 +117,7 @@ class Mpi final : public train::Communicator {
     changed_.notify_all();
   }
 
-  // Sums that were begun come on only while MPI is called: by a thread of their own, so that they do beside the
+  // MPI advances sums in progress only inside its calls: a thread of their own makes them, so that sums overlap the
   // backward pass.
   void Progress() {
     constexpr std::chrono::microseconds kPause{50};
@@ -145,7 +145,7 @@ class Mpi final : public train::Communicator {
 }  // namespace
 }  // namespace qkv::mpi
 
-// The one name that the module has. `version` is the program's; another one may have another Communicator.
+// The module's only exported name. `version` is the program's; another version may have another Communicator.
 extern "C" [[gnu::visibility("default")]] qkv::train::Communicator* qkv_join_processes(const char* version) {
   qkv::Require(std::string_view(version) == QKV_VERSION, "mpi: qkv {} has found the module of qkv " QKV_VERSION,
                version);
