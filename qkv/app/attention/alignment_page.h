@@ -1,4 +1,5 @@
-// The page of `qkv attend -o out.html` of a text: who looks at whom, in every block and head (web/alignment).
+// The page of `qkv attend -o out.html` for a text: which tokens attend to which, in every block and head
+// (web/alignment).
 #pragma once
 
 #include <string>

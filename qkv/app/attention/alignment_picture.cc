@@ -38,7 +38,7 @@ struct Layout {
   int64_t bar = 0, bar_width = 0;  // left edge of the colour bar with its numbers
 };
 
-// Of the rows from `first` on.
+// The greatest weight in the rows from `first` on.
 double GreatestWeight(const TextAttention& a, int64_t first) {
   float greatest = 0;
   for (int64_t l = 0; l < std::ssize(a.layers); ++l) {
@@ -65,7 +65,7 @@ int64_t WidestName(const std::vector<std::string>& names, int size) {
 
 std::string Percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.0995 ? 1 : 0); }
 
-// The first token of a decoder sees nothing else: its 100 % does not set the scale, and the bar's end says so.
+// A decoder's first token attends only to itself: its 100 % does not set the scale, and the bar's end says so.
 Scale ScaleOf(const TextAttention& a) {
   const bool first_apart = a.part == inspect::PartKind::kDecoder && a.rows.size() > 1;
   const double greatest = GreatestWeight(a, first_apart ? 1 : 0);

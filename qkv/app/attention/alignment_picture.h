@@ -1,4 +1,4 @@
-// The picture of `qkv attend` of a text: matrices of weights with the tokens' names beside them.
+// The picture of `qkv attend` for a text: matrices of weights with the tokens' names beside them.
 #pragma once
 
 #include "qkv/app/attention/text_attention.h"

@@ -48,13 +48,13 @@ struct AttendRequest {
 struct AttentionMaps {
   std::string path;
   std::string model;                   // its name for people
-  std::vector<model::Prediction> top;  // of a page: the most probable classes, best first; empty without a classifier
+  std::vector<model::Prediction> top;  // for a page: the most probable classes, best first; empty without a classifier
   image::Image photo;
   image::Rect where;  // the area of the patches in the photo's pixels
   inspect::TokenGrid grid;
   inspect::Query query;                    // as requested; a page shows it first
   std::vector<std::string> layers, heads;  // names of the blocks (or of the rollout) and of the heads
-  std::optional<double> discard;           // of a rollout
+  std::optional<double> discard;           // for a rollout
   Tensor<float> weights;                   // [layers, heads, Q, N]; a row of an unfused head sums to 1
 
   int64_t prefix() const { return static_cast<int64_t>(grid.prefix.size()); }
@@ -65,8 +65,8 @@ struct AttentionMaps {
 };
 
 /// All but the weights: {"path", "model", "photo": [height, width], "where": [top, left, height, width], "grid":
-/// [height, width], "prefix", "query", "layers", "heads", of a page "top": [{"index", "label", "score"}]}. "query" is a
-/// token, or −1: the mean of the patches, or every query.
+/// [height, width], "prefix", "query", "layers", "heads", for a page "top": [{"index", "label", "score"}]}. "query" is
+/// a token, or −1: the mean of the patches, or every query.
 io::Json Facts(const AttentionMaps& maps);
 /// Facts and "weights": nested arrays [layers, heads, queries, tokens].
 io::Json ToJson(const AttentionMaps& maps);
@@ -80,7 +80,7 @@ class AttentionMapper {
   /// Throws Error for a query that the image's grid does not have, if a page would be too large, if the weights are not
   /// finite, and as image::Decode. `file` may be "-": standard input.
   AttentionMaps Compute(const std::filesystem::path& file, const image::DecodeOptions& decode);
-  /// The same of a decoded image; `path` names it.
+  /// The same for a decoded image; `path` names it.
   AttentionMaps Compute(image::Image photo, const std::string& path);
 
  private:
@@ -90,7 +90,7 @@ class AttentionMapper {
 
   const model::Model& model_;
   const AttendRequest request_;
-  MapPlan plan_;  // of every image; of a rollout one row, and no heads
+  MapPlan plan_;  // for every image; a rollout has one row and no heads
   image::Workspace decoding_;
   model::Workspace<float> workspace_;
 };

@@ -5,7 +5,7 @@
 
 namespace qkv::app {
 
-/// One HTML file without data; of a build without Node.js a page that says so.
+/// One HTML file without data; built without Node.js, a page that says so.
 std::string_view AttendHtml();
 
 }  // namespace qkv::app

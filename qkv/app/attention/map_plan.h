@@ -1,4 +1,4 @@
-// Which blocks and heads maps of attention are of, in the words of `qkv attend`: of images and of texts.
+// Which blocks and heads maps of attention show, in the words of `qkv attend`: for images and for texts.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct MapPlan {
   /// Numbers in all maps of so many each.
   int64_t weights(int64_t map) const { return static_cast<int64_t>(rows.size() * columns.size()) * map; }
 
-  /// If there are more than `most` numbers, leaves out heads, then blocks, that may be left out: the mean of the heads
-  /// stands for them, the block `last` for the others. Returns what is left, in words, or nothing if all is.
+  /// If there are more than `most` numbers, leaves out heads, then blocks, if it may: the mean of the heads stands for
+  /// them, the block `last` for the others. Returns what is left, in words, or nothing if all is.
   std::string Reduce(int64_t map, int64_t most, bool may_leave_blocks, bool may_leave_heads, int64_t last);
 };
 

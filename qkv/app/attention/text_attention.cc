@@ -135,13 +135,13 @@ TextAttender::Ids TextAttender::Tokens(const std::string& text, const std::vecto
   Ids ids{.source = source};
   if (!pair_ || part_ == PartKind::kEncoder) return ids;
   ids.written = TargetIds(text, &ids.target);
-  // What each step reads: the token that was written before.
+  // Each step reads the token written before.
   ids.fed = {model_.StartToken()};
   ids.fed.insert(ids.fed.end(), ids.written.begin(), ids.written.end() - 1);
   return ids;
 }
 
-// As of a page of images.
+// As for a page of images.
 void TextAttender::FitPage(MapPlan& plan, int64_t T, int64_t N) const {
   const std::string kept =
       plan.Reduce(T * N, kTextPageWeights, request_.layers.empty(), request_.head.empty(), depth_ - 1);
@@ -182,7 +182,7 @@ TextAttention TextAttender::Compute(const std::string& text, const std::vector<i
   return attention;
 }
 
-// The rows of a block's heads come a few at a time, so that only what was requested is kept.
+// A block's heads arrive a few rows at a time, so that only what was requested is kept.
 Tensor<float> TextAttender::Weights(const MapPlan& plan, const Ids& ids, int64_t T, int64_t N) const {
   std::vector<int64_t> heads = plan.heads;
   if (plan.fusion) {

@@ -1,8 +1,8 @@
-// Attention of texts: which tokens each token looks at, in an encoder, in a decoder, or in a decoder over the text that
-// its encoder reads. How it is written: text_attention_files.h.
+// Attention of texts: which tokens each token attends to, in an encoder, in a decoder, or in a decoder's
+// cross-attention to its encoder. How it is written: text_attention_files.h.
 //
-// In a decoder that reads an encoder's text (Marian, T5), row t is the step that wrote token t: its query is the token
-// before, or the start token. Rows are named by what was written, columns by what was read.
+// In a decoder that cross-attends to an encoder (Marian, T5), row t is the step that wrote token t: its query is the
+// token before, or the start token. Rows are named by what was written, columns by what was read.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ inspect::PartKind ParsePart(std::string_view name, std::string_view option);
 
 /// What is computed, in the words of `qkv attend`.
 struct TextAttendRequest {
-  std::optional<inspect::PartKind> part;  // none: cross-attention of a pair, else of the part that there is
+  std::optional<inspect::PartKind> part;  // none: cross-attention of an encoder-decoder, else of the part that there is
   std::string layers, head;               // as AttendRequest
-  std::optional<std::string> target;      // what a pair's decoder is given to write; none: it writes by itself
+  std::optional<std::string> target;      // what an encoder-decoder is given to write; none: it writes by itself
   std::string prefix;                     // put before the text, such as "translate English to German: "
-  model::GenerationSettings settings;     // of a decoder, see LanguageModel::Settings
+  model::GenerationSettings settings;     // for a decoder, see LanguageModel::Settings
   MapFormat format = MapFormat::kNpy;     // kHtml: every block and head unless given
   std::string model;                      // its name for people; empty: its architecture
   Note note;                              // receives what a page leaves out
-  std::function<bool()> stop = {};        // asked before each token that a pair writes; what it throws, Compute throws
+  std::function<bool()> stop = {};        // asked before each token that a decoder writes; may throw
 };
 
 /// The attention of one text.
@@ -41,7 +41,7 @@ struct TextAttention {
   std::string model;  // its name for people
   inspect::PartKind part = inspect::PartKind::kEncoder;
   std::string source;                      // the text that was read, with the prefix
-  std::string target;                      // of a pair's decoder: what it wrote
+  std::string target;                      // what an encoder-decoder wrote
   std::vector<std::string> rows, columns;  // tokens that look, T, and those that they look at, N (ReadableToken)
   std::vector<int32_t> row_ids, column_ids;
   std::vector<std::string> layers, heads;  // names of the blocks and of the heads
@@ -56,7 +56,7 @@ std::string Describe(inspect::PartKind part);
 /// The same after the model's name.
 std::string Describe(const TextAttention& attention);
 
-/// All but the weights: {"model", "part", "source", "target" of a pair's decoder, "rows", "columns", "row_ids",
+/// All but the weights: {"model", "part", "source", for an encoder-decoder "target", "rows", "columns", "row_ids",
 /// "column_ids", "layers", "heads"}.
 io::Json Facts(const TextAttention& attention);
 /// Facts and "weights": nested arrays [layers, heads, T, N].
@@ -71,14 +71,14 @@ class TextAttender {
   /// Throws Error if the text is empty or longer than the model reads, if the weights need more than MemoryLimit() or a
   /// page would be too large, and if they are not finite.
   TextAttention Compute(const std::string& text) const { return Compute(text, Read(text)); }
-  /// The same of a text whose ids are known.
+  /// The same for a text whose ids are known.
   TextAttention Compute(const std::string& text, const std::vector<int32_t>& ids) const;
   /// The ids of a text, with the prefix. Throws Error if it is empty or longer than the model reads.
   std::vector<int32_t> Read(const std::string& text) const;
 
  private:
   struct Ids {
-    std::vector<int32_t> source, fed, written;  // read by the encoder or alone; read and written by a pair's decoder
+    std::vector<int32_t> source, fed, written;  // read by the encoder or alone; read and written by its decoder
     std::string target;
   };
 

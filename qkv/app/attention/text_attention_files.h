@@ -11,8 +11,8 @@ namespace qkv::app {
 /// The file beside a .npy that has its Facts: NAME.tokens.json.
 std::filesystem::path TokensFileOf(const std::filesystem::path& npy);
 
-/// Writes the file, whole or not at all. .npy has the weights, [layers, heads, T, N], and TokensFileOf what they are
-/// of; .safetensors has "weights" and, as metadata, Facts, of which lists are JSON.
+/// Writes the file, whole or not at all. .npy has the weights, [layers, heads, T, N], and TokensFileOf their tokens;
+/// .safetensors has "weights" and, as metadata, Facts, whose lists are JSON.
 void WriteTextAttention(const TextAttention& attention, MapFormat format, const std::filesystem::path& file);
 
 }  // namespace qkv::app

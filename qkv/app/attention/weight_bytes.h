@@ -7,8 +7,8 @@
 
 namespace qkv::app {
 
-/// Of each row of weights [R, N], dense: scales, [R], its greatest weight; bytes, [R, N]: weight = scale · (byte/255)².
-/// Negative weights become 0.
+/// Quantizes weights [R, N], dense, row by row. scales, [R]: the row's greatest weight; bytes, [R, N]: weight = scale ·
+/// (byte/255)². Negative weights become 0.
 void WeightBytes(View<const float> weights, uint8_t* bytes, float* scales);
 
 }  // namespace qkv::app

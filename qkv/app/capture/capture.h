@@ -10,10 +10,10 @@
 
 namespace qkv::app {
 
-/// Tensors by the names of `qkv run`: "logits" (of a model without a classifier "pooled", its
-/// vector of the image), "tokens", "hidden.L", "attention.L"; of a detector "logits" [B, T,
-/// classes + 1] and "pred_boxes" [B, T, 4] of its detection tokens; of a model of masks "class_queries_logits" [B, Q,
-/// classes + 1] and "masks_queries_logits" [B, Q, height, width] of its query tokens.
+/// Tensors by the names of `qkv run`: "logits" (without a classifier "pooled", the model's vector of the image),
+/// "tokens", "hidden.L", "attention.L"; for a detector "logits" [B, T, classes + 1] and "pred_boxes" [B, T, 4] of its
+/// detection tokens; for a model of masks "class_queries_logits" [B, Q, classes + 1] and "masks_queries_logits" [B, Q,
+/// height, width] of its query tokens.
 using Captured = std::map<std::string, Tensor<float>>;
 
 struct CaptureRequest {

@@ -44,7 +44,7 @@ class Allocator {
   double bytes_ = 0;
 };
 
-// Requests for the weights of these blocks, of those that a part of `depth` blocks has: name.L, [B, heads, rows, keys].
+// Requests the weights of these blocks, as far as a part of `depth` blocks has them: name.L, [B, heads, rows, keys].
 std::vector<model::Outputs<float>::Attention> RequestWeights(const std::string& name,
                                                              const std::vector<int64_t>& blocks, int64_t depth,
                                                              const Shape& shape, Allocator* allocate) {
@@ -69,7 +69,7 @@ void HidePadding(const std::string& name, const model::TextDescription& descript
   const Tensor<int32_t> shown = ReadIds(file, "attention_mask", path);
   const bool pair = description.encoder && description.decoder, of_source = !pair || name.starts_with("encoder_");
   if (shown.empty() || !of_source || name == "pooled") return;
-  // [B, N, …], or of attention [B, H, N, N].
+  // [B, N, …], or attention [B, H, N, N].
   const int64_t B = shown.dim(0), N = shown.dim(1);
   const int64_t H = name.find("attention.") != std::string::npos ? values->dim(1) : 1;
   const int64_t width = values->size() / (B * H * N);

@@ -1,4 +1,4 @@
-// All outputs of a model of text, or of one that writes about images, for token ids in a file, by the names of `qkv
+// All outputs of a text model, or of a model that writes about images, for token ids in a file, by the names of `qkv
 // run`: `tokens` (the last hidden state), `pooled`, `encoder_tokens`, `logits`, `attention.L`, `cross_attention.L`,
 // `encoder_attention.L`.
 #pragma once
@@ -15,10 +15,10 @@
 
 namespace qkv::app {
 
-/// The outputs for the tensors of a safetensors file: "input_ids" [B, N], and if they are there "attention_mask" and
-/// "token_type_ids" [B, N], and "decoder_input_ids" [B, T], which a pair needs. attention: blocks whose weights are
-/// kept, of every part and layer that has them. path: the file's name. Throws Error that names a tensor that does not
-/// fit, and if the outputs need more than MemoryLimit().
+/// The outputs for the tensors of a safetensors file: "input_ids" [B, N], optionally "attention_mask" and
+/// "token_type_ids" [B, N], and "decoder_input_ids" [B, T], which an encoder-decoder needs. attention: blocks whose
+/// weights are kept, in every part and layer that has them. path: the file's name. Throws Error that names a tensor
+/// that does not fit, and if the outputs need more than MemoryLimit().
 Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
                      const std::vector<int64_t>& attention);
 
@@ -29,15 +29,15 @@ Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors
 /// True for a tensor of ids, masks or types that these read.
 bool IsTokenInput(std::string_view name);
 
-/// Sets what belongs to padded tokens, which mean nothing, to zero in `values`, an output of this name, by the
-/// "attention_mask" of the file that CaptureText read.
+/// Zeroes the padded tokens, which mean nothing, in `values`, an output of this name, by the "attention_mask" of the
+/// file that CaptureText read.
 template <typename T>
 void HidePadding(const std::string& name, const model::TextDescription& description, const io::SafeTensors& file,
                  const std::string& path, Tensor<T>* values);
 
 /// Number of blocks of the part with most of them.
 int64_t TextDepth(const model::TextDescription& description);
-/// The same of an image encoder and its decoder. Throws Error if there is no decoder.
+/// The same for an image encoder and its decoder. Throws Error if there is no decoder.
 int64_t CaptionDepth(const model::Description& description);
 
 }  // namespace qkv::app

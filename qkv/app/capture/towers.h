@@ -1,4 +1,4 @@
-// What a model with two towers gives beside the outputs of its image encoder: embeddings of both towers, and logits.
+// Outputs of a model with two towers beside those of its image encoder: embeddings of both towers, and logits.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace qkv::app {
 
-/// Token ids of texts, and which of them others attend to: both [B, N], or the mask empty.
+/// Token ids of texts, and the mask of those that others attend to: both [B, N], or the mask empty.
 struct TextTensors {
   Tensor<int64_t> ids, mask;
 };

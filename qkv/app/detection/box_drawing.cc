@@ -21,7 +21,7 @@ using image::Colour;
 using image::Image;
 using image::Rect;
 
-// A box with what is drawn of it.
+// A box as it is drawn.
 struct Drawing {
   const DrawnBox* box = nullptr;
   Rect frame;         // outer edges, in whole pixels
@@ -57,7 +57,7 @@ void DrawFrame(Image& image, const Rect& frame, const PlateSizes& sizes, const C
 // Chooses places for labels one after the other, the best box first.
 class LabelPlacer {
  public:
-  // drawings: those with labels.
+  // drawings: boxes with labels.
   LabelPlacer(const Image& photo, std::span<const Drawing> drawings, const PlateSizes& sizes)
       : height_(static_cast<double>(photo.height())),
         width_(static_cast<double>(photo.width())),
@@ -72,7 +72,7 @@ class LabelPlacer {
     const double height = drawing.plate.height;
     const double above = frame.top - height, inside = frame.top + line_, below = Bottom(frame);
     const double bottom = below - line_ - height;
-    // Costs are in shares of the plate that it would hide of others; these only order what hides nothing.
+    // A cost is the share of the plate that would hide other plates; these small ones only order what hides nothing.
     TryRow(drawing, above, 0);
     TryRow(drawing, inside, 0.03);
     TryRow(drawing, below, 0.05);
@@ -105,7 +105,7 @@ class LabelPlacer {
     Spend(std::ssize(placed_) + std::ssize(drawings_));
     for (const Rect& other : placed_) cost += 2 * CommonArea(plate, other) / Area(plate);
     for (const Drawing& other : drawings_) {
-      // Of another object a part; its own box is covered only if it is about as small as the label.
+      // A part of another object may be covered; the object's own box only if it is about as small as the label.
       cost += (&other == &drawing ? 0.3 : 0.5) * CommonArea(plate, other.frame) / std::max(1.0, Area(other.frame));
     }
     if (cost >= least_) return;

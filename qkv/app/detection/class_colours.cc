@@ -61,7 +61,7 @@ std::array<image::Colour, kClassColours> ChooseColours() {
   return colours;
 }
 
-// Of WCAG 2.1, 0 … 1.
+// Relative luminance as WCAG 2.1 defines it, 0 … 1.
 double RelativeLuminance(const image::Colour& colour) {
   constexpr std::array<double, 3> kWeights = {0.2126, 0.7152, 0.0722};
   double luminance = 0;

@@ -41,8 +41,8 @@ struct CocoDataset {
   std::vector<CocoAnnotation> annotations;
 };
 
-/// Parses an annotation file in one pass, with memory for what it keeps alone. Throws Error, prefixed with `where`, for
-/// bad JSON, missing or repeated ids, and boxes that are not four finite numbers with width and height ≥ 0.
+/// Parses an annotation file in one pass; memory is taken only for what it keeps. Throws Error, prefixed with `where`,
+/// for bad JSON, missing or repeated ids, and boxes that are not four finite numbers with width and height ≥ 0.
 CocoDataset ParseCoco(std::string_view text, std::string_view where);
 /// The same for a file.
 CocoDataset ReadCoco(const std::filesystem::path& file);

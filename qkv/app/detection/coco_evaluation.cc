@@ -356,7 +356,7 @@ CocoEvaluation EvaluateCoco(const CocoDataset& dataset, std::span<const CocoDete
   evaluation.detections = std::ssize(found);
   evaluation.unused_annotations = std::ssize(dataset.annotations) - std::ssize(truth);
   evaluation.unused_detections = std::ssize(detections) - std::ssize(found);
-  // Curves, and one of the four areas again in another order.
+  // Memory: the curves, and a copy of one of the four areas in another order.
   const auto K = static_cast<double>(std::min(dataset.categories.size(), truth.size()));
   RequireMemory(K * (kAreas + 1) * kThresholds * kRecalls * sizeof(double), "evaluate: precisions of all categories");
 

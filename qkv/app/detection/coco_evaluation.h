@@ -34,8 +34,8 @@ struct CocoEvaluation {
   CocoScores scores;
   std::vector<CocoCategoryScore> categories;  // in the order of their ids
   int64_t images = 0, annotations = 0, detections = 0;
-  int64_t unused_annotations = 0;  // of images or categories that the data set lacks
-  int64_t unused_detections = 0;   // of categories that the data set lacks
+  int64_t unused_annotations = 0;  // of images or categories that are missing in the data set
+  int64_t unused_detections = 0;   // of categories that are missing in the data set
 };
 
 /// Compares detections with the annotations of their images; images without detections count too. As in pycocotools,

@@ -25,7 +25,7 @@ constexpr const char* Describe(FieldType type) {
 
 bool IsRecordList(std::string_view name) { return name == "images" || name == "categories" || name == "annotations"; }
 
-// The type of a field of the records of `list`, which is empty for results. Other programs give other names a meaning
+// The type of a field in the records of `list`, which is empty for results. Other programs give other names a meaning
 // of their own.
 FieldType TypeOf(std::string_view list, std::string_view key) {
   if (list == "images") {
@@ -43,7 +43,7 @@ FieldType TypeOf(std::string_view list, std::string_view key) {
   return key == "area" ? FieldType::kNumber : FieldType::kUnknown;
 }
 
-// nlohmann's parser calls it for each event. Levels count open objects and lists: the fields of records are at
+// nlohmann's parser calls these for each event. Levels count open objects and lists: the fields of records are at
 // `record_level_`, the numbers of a bbox one level deeper.
 class RecordHandler final : public nlohmann::json_sax<Json> {
  public:
@@ -145,7 +145,7 @@ class RecordHandler final : public nlohmann::json_sax<Json> {
     ++level_;
   }
 
-  // Called with a value that is not read: nothing is expected here, or something else.
+  // Called with a value that is not read: nothing is expected here, or another type.
   void CheckPlace(const char* got) const {
     Require(level_ > 0, "{}: expected {}, got {}", where_, is_list_ ? "a list" : "an object", got);
     if (in_box_) FailHere(Describe(FieldType::kBox), got);

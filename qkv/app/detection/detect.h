@@ -51,7 +51,7 @@ class Detector {
   /// Throws Error if the file cannot be read, if the pass would take more than MemoryLimit(), and if the answer is not
   /// finite. `file` may be "-": standard input.
   PhotoObjects Detect(const std::filesystem::path& file, const image::DecodeOptions& decode);
-  /// The same of a decoded photo and its pixels by Model::Pixels; `path` names it. No work grows with the photo.
+  /// The same for a decoded photo and its pixels by Model::Pixels; `path` names it. No work grows with the photo.
   PhotoObjects Detect(image::Image photo, const Tensor<float>& pixels, const std::string& path);
 
  private:
@@ -74,15 +74,15 @@ int DetectAll(const model::Model& model, const ImageList& images, const DetectOp
 
 /// The photo with its boxes.
 image::Image DrawObjects(const PhotoObjects& photo);
-/// Memory of that, in bytes.
+/// Memory that this takes, in bytes.
 double DrawingBytes(const PhotoObjects& photo);
 
-/// The ids of photos in a file of results: the numbers that are their names ("000000000139.jpg": 139) if all are
-/// numbers and differ, else their places in the list from 1; `note` then names the first photo that is the cause.
+/// The ids of photos in a file of results: the numbers in their names ("000000000139.jpg": 139) if every name is a
+/// number and all differ, else their places in the list from 1; `note` then names the first photo that is the cause.
 std::vector<int64_t> CocoImageIds(std::span<const std::filesystem::path> files, const Note& note);
 
-/// Results of one photo. category_ids: of each class; objects of classes without one are left out. Empty: ids are the
-/// indices of the classes.
+/// Results of one photo. category_ids: the category of each class; objects of classes without one are left out. Empty:
+/// ids are the indices of the classes.
 std::vector<CocoDetection> ToCoco(const PhotoObjects& photo, int64_t image_id,
                                   std::span<const std::optional<int64_t>> category_ids);
 

@@ -12,7 +12,7 @@
 
 namespace qkv::app {
 
-/// Annotations, and the photos that they are of.
+/// Annotations and their photos.
 struct AnnotatedPhotos {
   /// data: an annotation file, or a folder with one (FindCocoAnnotations, which has `split`). Throws Error if there is
   /// none, if the photos are not found, and as ReadCoco.
@@ -28,12 +28,12 @@ struct DetectionEvaluation {
   CocoEvaluation evaluation;
   std::vector<CocoDetection> detections;
   int unreadable = 0;  // photos left out; their objects count as not found
-  // With objects, but without a class of the model of that name: they count as not found.
+  // With objects, but the model has no class of that name: they count as not found.
   std::vector<std::string> unknown_categories;
-  int64_t unused_classes = 0;  // of the model, which no category has the name of; "N/A" is none
+  int64_t unused_classes = 0;  // of the model, that no category is named after; "N/A" does not count
 };
 
-/// Detects the objects of all photos, of any score as COCO's challenge does, and compares them with the annotations.
+/// Detects the objects of all photos, with any score as in COCO's challenge, and compares them with the annotations.
 /// pipeline.note names categories that the model has no class for. Throws Error if the model has no heads for
 /// detection, or no class of the data.
 DetectionEvaluation EvaluateDetector(const model::Model& model, const AnnotatedPhotos& data,

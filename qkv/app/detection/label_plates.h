@@ -22,12 +22,12 @@ struct PlateSizes {
   int text = 1;                // of DrawText
   int64_t margin_x, margin_y;  // between the text and the edge of its plate
 
-  /// Of a plate.
+  /// Size of a plate.
   double Height() const;
   double Width(std::string_view text_of_plate) const;
 };
 
-/// Of the rims that separate what is drawn from a background of its colour.
+/// Dark rims separate what is drawn from a background of its colour.
 inline constexpr image::Colour kShade = {0, 0, 0};
 inline constexpr double kShadeOpacity = 0.4;
 
@@ -47,7 +47,7 @@ inline void Mix(uint8_t* pixel, const image::Colour& colour, double opacity) {
   }
 }
 
-/// Of drawing a pixel, for Spend: roots, roundings.
+/// Steps of drawing a pixel, for Spend: roots, roundings.
 inline constexpr int64_t kStepsOfMixing = 4;
 
 /// Calls draw(pixel, y, x) for the centres of the pixels in rows and columns [from, to), clipped to the image. Can be

@@ -16,7 +16,7 @@ class LinearAxis {
   LinearAxis() = default;
   LinearAxis(int64_t from, int64_t to);
 
-  // Of 32 bits: there is one for each pixel of a side, which may hold a hundred million.
+  // 32 bits each: there is a Place for each pixel of a side, which may have a hundred million.
   struct Place {
     int32_t low = 0, high = 0;
     float share = 0;  // of the value at `high`

@@ -21,7 +21,7 @@ namespace {
 
 io::Json BoxJson(const PixelBox& box) { return {box.left, box.top, box.right - box.left, box.bottom - box.top}; }
 
-// Where the photo is in the model's input, and how large its masks are.
+// The photo's place in the model's input, and the size of its masks.
 MaskGeometry GeometryOf(const model::Model& model, const image::Image& photo, const Shape& input) {
   const model::VitConfig& c = model.config();
   MaskGeometry g;
@@ -33,7 +33,7 @@ MaskGeometry GeometryOf(const model::Model& model, const image::Image& photo, co
   return g;
 }
 
-// Of the model's input of a photo, and of the photo with the model's channels.
+// Bytes of the model's input for a photo, and of the photo converted to the model's channels.
 int64_t InputBytes(const model::Model& model, const image::Image& photo, const Shape& input) {
   const int64_t channels = model.preprocess().channels;
   return input.size() * static_cast<int64_t>(sizeof(float)) +
@@ -147,7 +147,7 @@ PhotoSegments Segmenter::Segment(image::Image photo, const std::string& path, co
   std::vector<int64_t> starts = {0};
   if (model_.preprocess().squares) starts = image::Squares(model_.preprocess(), photo.height(), photo.width());
   const int64_t count = std::ssize(starts), Q = c.query_tokens;
-  // Before the model runs: a long photo has many squares.
+  // Checked before the model runs: a long photo has many squares.
   const double of_square =
       static_cast<double>(Q) * (static_cast<double>(geometry.mask_height) * static_cast<double>(geometry.mask_width) +
                                 static_cast<double>(c.mask_classes + 1));

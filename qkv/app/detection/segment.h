@@ -57,7 +57,7 @@ class Segmenter {
   /// Throws Error if the file cannot be read, if the pass would take more than MemoryLimit(), and if the answer is not
   /// finite. `file` may be "-": standard input.
   PhotoSegments Segment(const std::filesystem::path& file, const image::DecodeOptions& decode);
-  /// The same of a decoded photo; `path` names it.
+  /// The same for a decoded photo; `path` names it.
   PhotoSegments Segment(image::Image photo, const std::string& path, const SegmentSteps& steps = {});
 
  private:
@@ -83,15 +83,16 @@ int SegmentAll(const model::Model& model, const ImageList& images, const Segment
 
 /// The photo with its segments.
 image::Image DrawSegments(const PhotoSegments& photo);
-/// Memory of that, in bytes, the picture's own with it.
+/// Memory that this takes, in bytes, including the picture.
 double DrawingBytes(const PhotoSegments& photo);
 
-/// The ids as a PNG: of panoptic segments RGB, id = R + 256 G + 256² B, as COCO's; else grey, of 16 bits if one is
+/// The ids as a PNG. Panoptic segments: RGB, id = R + 256 G + 256² B, as COCO's; otherwise grey, with 16 bits if one is
 /// above 255.
 std::string EncodeIds(const PhotoSegments& photo);
 
-/// COCO's results of the photos that are added: of panoptic segments its panoptic format, whose file_name is the map of
-/// ids, else a list of "image_id", "category_id", "segmentation", "bbox" and "score". Classes' ids are their indices.
+/// COCO's results for the photos that are added. Panoptic segments: its panoptic format, whose file_name is the map of
+/// ids; otherwise a list of "image_id", "category_id", "segmentation", "bbox" and "score". Classes' ids are their
+/// indices.
 class CocoSegments {
  public:
   CocoSegments(const model::Model& model, SegmentTask task)

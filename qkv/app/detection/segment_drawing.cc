@@ -35,7 +35,7 @@ Colour ShadeOf(const Colour& colour, int64_t n) {
   return shade;
 }
 
-// Of each segment.
+// The colour of each segment.
 std::vector<Colour> Colours(std::span<const Segment> segments) {
   std::map<int64_t, int64_t> seen;
   std::vector<Colour> colours;
@@ -173,7 +173,7 @@ void DrawLabels(const Image& photo, const Segmentation& segmentation, std::span<
 }  // namespace
 
 double SegmentationDrawingBytes(const Image& photo) {
-  // Of the picture three bytes a pixel, of the distances four.
+  // Three bytes a pixel for the picture, four for the distances.
   return 7 * static_cast<double>(photo.height()) * static_cast<double>(photo.width());
 }
 
@@ -202,7 +202,7 @@ Image DrawSegmentation(const Image& photo, const Segmentation& segmentation, std
   const Tensor<float> distances = DistancesToOthers(ids);
   FillSegments(ids, distances, sizes.line / 2, colour_of, &picture);
   std::vector<Centre> centres = Centres(ids, distances, greatest + 1);
-  for (const Segment& segment : segmentation.segments) {  // of instances that others cover entirely
+  for (const Segment& segment : segmentation.segments) {  // instances that others cover entirely have none
     centres.resize(std::max(centres.size(), static_cast<size_t>(segment.id) + 1));
   }
   DrawLabels(photo, segmentation, labels, centres, colours, sizes, &picture);

@@ -9,7 +9,7 @@
 
 namespace qkv::app {
 
-/// What is written on a segment.
+/// The text on a segment.
 struct SegmentLabel {
   std::string name;
   std::string score;  // empty: none
@@ -23,7 +23,7 @@ inline constexpr size_t kMaxSegmentLabels = 200;
 /// labels: one for each segment. Returns RGB of the photo's size. Throws Error if sizes do not fit.
 image::Image DrawSegmentation(const image::Image& photo, const Segmentation& segmentation,
                               std::span<const SegmentLabel> labels);
-/// Memory of that, in bytes, the picture's own with it.
+/// Memory that this takes, in bytes, including the picture.
 double SegmentationDrawingBytes(const image::Image& photo);
 
 }  // namespace qkv::app

@@ -74,9 +74,9 @@ void ForRows(int64_t height, const F& f) {
   ParallelFor(height, kRowsOfPiece, f);
 }
 
-// Of an instance: see FillMask.
+// Memory for a row of an instance, see FillMask.
 constexpr double kBytesOfRow = sizeof(std::pair<int64_t, double>);
-// For Spend: of interpolating a pixel of a mask, and its probability.
+// Steps, for Spend, of interpolating a pixel of a mask and computing its probability.
 constexpr int64_t kStepsOfMask = 2;
 
 // Areas and boxes of ids 0 … count − 1 in a map.
@@ -249,7 +249,7 @@ std::pair<int64_t, double> FillMask(View<const float> mask, const MaskUpsampler&
   return all;
 }
 
-// Of looking for the first of a byte.
+// Pixels per step, for Spend, of searching a row for a byte.
 constexpr int64_t kPixelsPerStep = 16;
 
 PixelBox BoxOf(View<const uint8_t> pixels, std::span<const std::pair<int64_t, double>> rows) {
@@ -350,7 +350,7 @@ class ClassScores {
   static constexpr int64_t kBand = 16;
 
  private:
-  // Of the upsampler's two steps this class takes the first only.
+  // This class does only the first of the upsampler's two steps.
   static MaskGeometry OfOneSquare(MaskGeometry g) {
     g.seen_height = std::min(g.seen_height, g.input_height), g.seen_width = std::min(g.seen_width, g.input_width);
     return g;
@@ -408,7 +408,7 @@ void WriteBestClasses(View<const float> upper, View<const float> lower, float sh
 
 std::string_view Name(SegmentTask task) { return FindName(kSegmentTasks, task); }
 double SegmentationBytes(SegmentTask task, const MaskGeometry& g, int64_t queries, int64_t classes) {
-  // Of ids four bytes a pixel, of a mask one; and what grows with the sides.
+  // Four bytes a pixel for ids, one for a mask; and what grows with the sides.
   const double map = 5.0 * static_cast<double>(g.height) * static_cast<double>(g.width) + 2 * MaskUpsampler::Bytes(g) +
                      kBytesOfRow * static_cast<double>(g.height);
   if (task != SegmentTask::kSemantic) return map;

@@ -44,7 +44,7 @@ struct Segment {
 };
 
 struct Segmentation {
-  Tensor<int32_t> ids;  // [height, width]; 0: no segment (instance, panoptic). Of instances the last one covers others
+  Tensor<int32_t> ids;  // [height, width]; 0: no segment (instance, panoptic). Later instances cover earlier ones
   std::vector<Segment> segments;  // in the order of their ids
 };
 

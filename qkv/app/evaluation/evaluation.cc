@@ -54,7 +54,7 @@ std::vector<ClassScore> ComputeClassScores(const ImageEvaluation& evaluation,
 // Keeps the `most` wrong answers with the greatest probability.
 class WorstMistakes {
  public:
-  // What is needed to name and to read it later.
+  // What naming and reading it later needs.
   struct Candidate {
     size_t file = 0;
     int64_t truth = 0, guess = 0;

@@ -1,5 +1,5 @@
-// How often a model is right on labelled images or sequences: the numbers of `qkv evaluate`, its pictures and its page.
-// A library of its own, qkv_evaluation: it needs the data sets of qkv/train.
+// Accuracy of a model on labelled images or sequences: the numbers of `qkv evaluate`, its pictures and its page. A
+// library of its own, qkv_evaluation: it needs the data sets of qkv/train.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,13 @@ struct ClassScore {
   }
 };
 
-/// What the model said of one image.
+/// The model's answer for one image.
 struct ImagePrediction {
   std::string path, truth, guess;              // names of the classes
   float confidence = 0, true_probability = 0;  // softmax of the guess and of the true class
 };
 
-/// A wrong answer, and how sure the model was of it.
+/// A wrong answer, and the model's confidence in it.
 struct Mistake {
   std::string path;
   std::string truth, guess;    // names of the classes
@@ -108,13 +108,13 @@ struct SequenceEvaluation {
   train::SequenceScore score;
 };
 
-/// Evaluates the sequence model in a folder on "task:NAME" or on a text file, of which `split` ("train", "val", "all"
-/// or empty: all) is the run's. Throws Error if the model does not answer to that data, if a sequence of its length
+/// Evaluates the sequence model in a folder on "task:NAME" or on a text file; `split` ("train", "val", "all" or empty:
+/// all) is the run's split of the file. Throws Error if the model does not fit the data, if a sequence of its length
 /// would cost out of all proportion, and if the loss is not finite.
 SequenceEvaluation EvaluateSequences(const std::string& model, simd::Precision precision, const std::string& data,
                                      const std::string& split);
 
-/// {"loss", "perplexity", "top1", "tokens"}, and "bits_per_byte" of a text, or "whole_sequences" and "sequences" of a
+/// {"loss", "perplexity", "top1", "tokens"}, and "bits_per_byte" for a text, or "whole_sequences" and "sequences" for a
 /// task.
 io::Json ToJson(const SequenceEvaluation& evaluation);
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The lines of a split of the run that the model is of, in whose folder it lies, or in last/ or best/ of it.
+// The lines of a split that the model's run made; the model lies in the run's folder, or in its last/ or best/.
 train::PairTexts OpenPairs(const std::string& data, const std::string& split, const std::string& model) {
   train::PairTexts all = train::ReadPairs(data);
   if (split.empty() || split == "all") return all;

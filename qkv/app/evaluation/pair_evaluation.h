@@ -1,4 +1,4 @@
-// How well a pair of encoder and decoder translates: the numbers of `qkv evaluate` for pairs of texts. In the library
+// Quality of an encoder-decoder's translations: the numbers of `qkv evaluate` for pairs of texts. In the library
 // qkv_evaluation.
 #pragma once
 
@@ -31,8 +31,8 @@ struct PairEvaluationOptions {
 struct PairEvaluation {
   std::string data;        // in words
   int64_t lines = 0;       // that were translated
-  int64_t left_out = 0;    // that have more tokens on a side than the model takes
-  int64_t length = 0;      // so many
+  int64_t left_out = 0;    // that have more tokens on a side than `length`
+  int64_t length = 0;      // tokens that the model takes on a side
   int64_t beams = 0;       // of the search
   nn::CrossWeights cross;  // as used
   train::PairScore score;
@@ -44,13 +44,13 @@ struct PairEvaluation {
 };
 
 /// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Lines that are too
-/// long for the model are left out of everything. Throws Error if the model is no pair of encoder and decoder, no line
-/// is short enough, the split is not one of its run, or a head in `cross` is none of its decoder.
+/// long for the model are left out of everything. Throws Error if the model is no encoder-decoder, no line is short
+/// enough, the split is not one of its run, or its decoder lacks a head in `cross`.
 PairEvaluation EvaluatePairs(const std::string& model, const std::string& data, const PairEvaluationOptions& options);
 
 /// {"lines", "left_out", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL",
-/// "loss", "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's of 0 to 100.
-/// With a replaced softmax also "cross": what replaces it, in words.
+/// "loss", "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's range from 0 to
+/// 100. With a replaced softmax also "cross": what replaces it, in words.
 io::Json ToJson(const PairEvaluation& evaluation);
 
 }  // namespace qkv::app

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sequences of a task: the share of right answers is known to half a percent with one token asked in each.
+// Sequences of a task: with one token asked in each, they give the share of right answers to half a percent.
 constexpr int64_t kTaskSequences = 10'000;
 
 struct Evaluated {
@@ -28,7 +28,7 @@ struct Evaluated {
   bool text = false;
 };
 
-// The share that the run held back, if the model lies in a run's folder.
+// The share that the run held back for validation, if the model lies in a run's folder.
 double ValidationShare(const fs::path& model) {
   const fs::path file = model / train::RunFolder::kConfig;
   train::TrainConfig config;
@@ -69,7 +69,7 @@ Evaluated Open(const std::string& data, const std::string& split, const std::str
   return OpenText(data, split, path, config.length);
 }
 
-// Of the model's own length, which its configuration chooses.
+// Checks the cost of the model's own length, which its configuration chooses.
 void RequireAffordable(const model::SequenceConfig& c) {
   const std::string what = fmt::format("evaluate: a sequence of {} tokens", c.length);
   model::RequireProportion(model::Cost(c), sizeof(float) * static_cast<double>(model::Parameters(c)), what,

@@ -35,7 +35,7 @@ std::vector<Colour> SamplePixels(const image::Image& image) {
   return colours;
 }
 
-// Of each channel by itself.
+// The median of each channel by itself.
 Colour Median(const std::vector<Colour>& colours) {
   Colour median{};
   std::vector<uint8_t> levels(colours.size());

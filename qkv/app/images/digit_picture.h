@@ -1,4 +1,4 @@
-// What the built-in digit classifier may be shown when no model was named.
+// Which pictures the built-in digit classifier accepts when no model was named.
 #pragma once
 
 #include <string>

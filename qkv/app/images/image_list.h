@@ -21,7 +21,7 @@ struct ImageList {
   int failed = 0;  // folders without an image; a note names each
 };
 
-/// The images are not of the kind that the model is for. Ends the work on all of them; any other error leaves out one.
+/// The images are not of the kind that the model is for. Ends the work on all images; any other error leaves out one.
 class WrongImages : public Error {
  public:
   using Error::Error;
@@ -31,8 +31,8 @@ class WrongImages : public Error {
 using InspectImage = std::function<void(const std::filesystem::path& file, const image::Image& image)>;
 
 /// The files to read: files in the order given, images of folders recursively and sorted by name, "-" for stdin. A
-/// missing file is listed too: reading it fails. `note` is told how many files of folders have endings of other types,
-/// but for notes and tables. Throws Error if no file is left.
+/// missing file is listed too: reading it fails. `note` receives how many files of folders have other endings, not
+/// counting notes and tables. Throws Error if no file is left.
 ImageList CollectImages(const std::vector<std::string>& paths, const Note& note);
 
 /// `count` files (or all, if there are fewer) at equal distances of a list without pixels: folders are sorted by class,

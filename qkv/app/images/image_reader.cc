@@ -10,7 +10,7 @@ namespace qkv::app {
 namespace {
 
 constexpr size_t kMaxStdinBytes = size_t{1} << 30, kStdinBlock = size_t{1} << 16;
-// Memory of an image whose decoding takes more is released after it: photos of most cameras keep theirs.
+// Scratch memory above this is released after an image: photos of most cameras keep theirs.
 constexpr int64_t kKeptBytes = int64_t{1} << 27;
 
 std::string ReadStdin() {
@@ -64,7 +64,7 @@ PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& op
 }
 
 void PixelReader::Admit(int64_t bytes, Lane& lane) {
-  // A waiting thread holds nothing, or two could wait for each other.
+  // A waiting thread gives back its bytes, or two could wait for each other.
   budget_.Release(std::exchange(lane.admitted, 0));
   budget_.Acquire(bytes);
   lane.admitted = bytes;

@@ -50,7 +50,7 @@ class PixelReader {
   PixelReader& operator=(const PixelReader&) = delete;
 
   /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image. Throws
-  /// Cancelled, and WrongImages of `inspect`; files that cannot be read are errors of the batch.
+  /// Cancelled, and WrongImages from `inspect`; files that cannot be read are errors in the batch.
   void Read(PixelBatch& batch);
 
  private:

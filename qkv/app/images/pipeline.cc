@@ -111,7 +111,7 @@ class Pipeline {
     changed_.wait(lock, [&] { return stopped_ || next_ == files_.size() || claimed_ - used_ < slots_.size(); });
     if (stopped_ || next_ == files_.size()) return nullptr;
     Slot& slot = slots_[claimed_++ % slots_.size()];
-    // Towards the end smaller ones, so that all threads end at about the same time.
+    // Batches shrink towards the end, so that all threads end at about the same time.
     const size_t share = workers_.size() == 1 ? batch_ : (files_.size() - next_) / (2 * workers_.size());
     slot.pixels.begin = next_;
     next_ = std::min(files_.size(), next_ + std::clamp<size_t>(share, 1, batch_));
@@ -152,7 +152,7 @@ class Pipeline {
     if (kept > 0) slot.batch.values = View<const float>(values).slice(0, 0, kept);
   }
 
-  /// Names the block where it begins only for the first such image: that takes a pass for each block.
+  /// Names the block where it begins, for the first such image only: that takes a pass for each block.
   std::string WhyNotFinite(View<const float> pixels, const std::string& name) {
     std::string why = FormatShown("{}: the model's answer holds NaN or infinity, expected finite numbers", name);
     if (traced_.exchange(true)) return why;

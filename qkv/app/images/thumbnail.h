@@ -16,7 +16,7 @@ image::Image Thumbnail(const image::Image& photo, int64_t side);
 /// RGB as PNG for a page, at most 640 pixels wide and high.
 std::string PagePhoto(const image::Image& photo);
 
-/// Of each file, in parallel; without pixels where a file cannot be read. "-" is not read again.
+/// Thumbnails of the files, in parallel; without pixels where a file cannot be read. "-" is not read again.
 std::vector<image::Image> ReadThumbnails(std::span<const std::filesystem::path> files,
                                          const image::DecodeOptions& options, int64_t side);
 

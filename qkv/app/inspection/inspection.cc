@@ -20,7 +20,7 @@ constexpr const char* kBiased =
     "Biases by relative position are added to the logits: the QK circuit, and the shares of position and content, "
     "leave them out.";
 
-// What the numbers of these layers leave out.
+// Caveats: what the numbers of these layers leave out.
 std::vector<std::string> DescribeCaveats(const nn::AttentionConfig& attention, bool free_gauge) {
   std::vector<std::string> caveats;
   if (!free_gauge) {
@@ -79,7 +79,7 @@ std::vector<std::string> DescribeCaveats(const inspect::AttentionPart& part, boo
   return caveats;
 }
 
-// Sentences of parts, each once, with the parts that it is about.
+// Collects sentences about parts, each once, with the parts that it is about.
 class Caveats {
  public:
   void Add(const std::string& part, const std::vector<std::string>& sentences) {
@@ -304,7 +304,7 @@ namespace {
 
 io::Json NumberOrNull(double value) { return std::isfinite(value) ? io::Json(value) : io::Json(); }
 
-// What is said of the tokens of a part.
+// The statistics of a part's tokens.
 io::Json TokensJson(const Inspection& inspection, const InspectedPart& part) {
   if (!part.tokens) return nullptr;
   const inspect::TokenStatistics& t = *part.tokens;
@@ -328,7 +328,7 @@ io::Json TokensJson(const Inspection& inspection, const InspectedPart& part) {
   return json;
 }
 
-// The numbers of a part that are not those of a head.
+// The numbers of a part as a whole.
 io::Json PartJson(const Inspection& inspection, const InspectedPart& part) {
   const inspect::HeadParameters& p = part.parameters;
   io::Json json = {{"blocks", part.depth},         {"heads_a_block", part.heads_a_block},

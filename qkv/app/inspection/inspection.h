@@ -1,4 +1,4 @@
-// What the attention heads of a model are, measured: the numbers of `qkv qk inspect`, and the page that shows them.
+// Measures the attention heads of a model: the numbers of `qkv qk inspect`, and the page that shows them.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace qkv::app {
 
-/// Heads of one part of a model. Images have one part without a name.
+/// Heads of one part of a model. Image models have one part without a name.
 struct InspectedPart {
-  std::string name;           // of a model of text: "encoder", "decoder", "cross"
+  std::string name;           // for a text model: "encoder", "decoder", "cross"
   int64_t depth = 0;          // L
   int64_t heads_a_block = 0;  // H
   int64_t width = 0;          // D
-  int64_t source_width = 0;   // of the tokens of keys and values: D but for cross-attention
+  int64_t source_width = 0;   // of the tokens of keys and values: D except in cross-attention
   int64_t head_width = 0;     // E, of values
   bool cross = false;         // queries come from one sequence, keys and values from another
   bool free_gauge = true;     // W_Q and W_K are weights of their own, and any T between them cancels (algebra/gauge.h)
@@ -38,8 +38,8 @@ struct InspectedPart {
 
 struct Inspection {
   std::string source;                // the model
-  bool texts = false;                // it is one of text
-  bool class_token = false;          // of a model of images
+  bool texts = false;                // it is a text model
+  bool class_token = false;          // of an image model
   int64_t registers = 0;             // likewise
   std::vector<InspectedPart> parts;  // one at least
   std::string images;                // where the tokens come from, in words
@@ -50,12 +50,12 @@ struct Inspection {
 
 /// Measures the weights. `advance` is called after each block.
 Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::function<void()>& advance);
-/// Likewise of a model of text. Parts whose scores do not come from tokens are left out, with a caveat. Throws Error if
-/// no other is there.
+/// Likewise for a text model. Parts whose scores do not come from tokens are left out, with a caveat. Throws Error if
+/// no other part is there.
 Inspection InspectWeights(const std::string& source, const std::vector<inspect::AttentionPart>& parts,
                           const std::function<void()>& advance);
 
-/// Those of a model of text that InspectWeights measures.
+/// The parts of a text model that InspectWeights measures.
 std::vector<inspect::AttentionPart> MeasuredParts(const std::vector<inspect::AttentionPart>& parts);
 
 /// How often InspectTokens calls `advance` for so many images.
@@ -66,13 +66,13 @@ int64_t InspectionSteps(const model::VitConfig& config, int64_t images);
 void InspectTokens(const model::Checkpoint& checkpoint, const model::Model& model, View<const float> pixels,
                    const std::string& images, const std::function<void()>& advance, Inspection& inspection);
 
-/// A number of every head.
+/// A number that every head has.
 struct InspectionField {
   const char* name;  // in JSON and CSV
   double (*of)(const InspectedPart& part, size_t head);
 };
 
-/// Those of the weights and, if there are any, of the tokens. NaN if a number cannot be known.
+/// The fields for weights and, if they were measured, for tokens. NaN if a number cannot be known.
 std::vector<InspectionField> InspectionFields(const Inspection& inspection);
 
 /// All numbers, with the spectra of every head. Numbers that cannot be known are null.

@@ -18,7 +18,7 @@ using namespace heads;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// "Encoder", "Cross-attention"; of images nothing.
+// "Encoder", "Cross-attention"; nothing for image models.
 std::string Label(const InspectedPart& part) {
   if (part.cross) return "Cross-attention";
   std::string label = part.name;
@@ -26,7 +26,7 @@ std::string Label(const InspectedPart& part) {
   return label;
 }
 
-// A section's title, which says the part if there are parts.
+// A section's title, with the part's name if it has one.
 std::string Title(const InspectedPart& part, const std::string& title) {
   return part.name.empty() ? title : Label(part) + ". " + title;
 }
@@ -101,7 +101,7 @@ void AddFindings(const Inspection& inspection, const InspectedPart& part, report
   page.Facts(facts);
 }
 
-// What only circuits of one space have.
+// Sections that apply only to circuits within one space.
 void AddSymmetry(const InspectedPart& part, report::Page& page) {
   const Values symmetry = OfCircuit(part, &inspect::HeadWeights::qk, &inspect::Circuit::symmetry);
   page.Figure(

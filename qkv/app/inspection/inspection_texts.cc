@@ -25,7 +25,7 @@ std::vector<inspect::TextIds> IdsOfTexts(const LanguageModel& model, std::span<c
            FormatShown("{} of {} texts have more than the model's {} tokens and are cut", cut, all.size(), length));
   }
   for (size_t i = 0; i < answers.size(); ++i) {
-    // The decoder reads what it wrote but for the last token, which nothing follows.
+    // The decoder reads what it wrote except the last token, which nothing follows.
     std::vector<int32_t>& target = all[i].target;
     target = {model.StartToken()};
     if (!answers[i].ids.empty()) target.insert(target.end(), answers[i].ids.begin(), answers[i].ids.end() - 1);

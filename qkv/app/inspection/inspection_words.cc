@@ -63,7 +63,7 @@ std::string Range(const InspectedPart& part, const Values& values, const std::fu
 
 std::string DescribeSymmetry(const InspectedPart& part) {
   const Values symmetry = Collect(part, [&](size_t i) { return part.weights[i].qk.symmetry; });
-  // Of normal random weights of D features: mean 1/D, standard deviation √2/D. A LayerNorm leaves D − 1.
+  // Normal random weights of D features: mean 1/D, standard deviation √2/D. A LayerNorm leaves D − 1 features.
   const double features = static_cast<double>(part.width) - (part.centred ? 1 : 0);
   const auto beyond = std::ranges::count_if(
       symmetry, [&](double x) { return std::abs(x - 1 / features) > 3 * std::sqrt(2.0) / features; });

@@ -1,4 +1,4 @@
-// What the page of qkv qk inspect says of a part's heads, in sentences with numbers.
+// Sentences with numbers about a part's heads, for the page of qkv qk inspect.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@ namespace qkv::app::heads {
 
 using Values = std::vector<double>;  // of every head
 
-/// of(i) of every head.
+/// of(i) for every head.
 Values Collect(const InspectedPart& part, const std::function<double(size_t)>& of);
-/// Of the finite values; NaN if there are none.
+/// The median of the finite values; NaN if there are none.
 double Median(const Values& values);
 /// The head with the greatest or least finite value; the first if none has one.
 size_t Greatest(const Values& values);
@@ -23,12 +23,12 @@ Values Shares(const InspectedPart& part, size_t which);
 
 /// "block 3 head 2"
 std::string HeadName(const InspectedPart& part, size_t i);
-/// With a true minus sign, as prose wants it.
+/// With a true minus sign, for prose.
 std::string Signed(double value, int digits = 2);
 /// "58 %", "0.4 %"
 std::string Percent(double share);
 
-// Sentences of what stands out.
+// Sentences on what stands out.
 std::string DescribeSymmetry(const InspectedPart& part);
 std::string DescribeRank(const InspectedPart& part);
 std::string DescribeWriting(const InspectedPart& part);

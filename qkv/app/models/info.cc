@@ -65,7 +65,7 @@ std::string DescribePreprocess(const model::Description& description) {
   return text;
 }
 
-// "3 x 224 x 224", and what the stored positions are for if that is another size.
+// "3 x 224 x 224", and the size that stored positions are for if it differs.
 std::string DescribeInput(const model::VitConfig& stored, const model::VitConfig& c) {
   std::string text = fmt::format("{} x {} x {}", c.channels, c.image_height, c.image_width);
   if (std::pair(stored.image_height, stored.image_width) != std::pair(c.image_height, c.image_width)) {
@@ -160,7 +160,7 @@ size_t UsedTensors(const model::Checkpoint& checkpoint) {
   return TensorsOf({&checkpoint.bound, &checkpoint.text, &checkpoint.decoder}).size();
 }
 
-// Words of which one is in the name of every tensor of a head.
+// One of these words is in the name of every tensor of a head.
 constexpr std::string_view kHeadWords[] = {"classifier", "pooler", "head", "predictions", "seq_relationship",
                                            "score.",     "fc.",    "proj", "decoder."};
 

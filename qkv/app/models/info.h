@@ -1,4 +1,4 @@
-// What a checkpoint is, and what was assumed about it.
+// Facts about a checkpoint, and what was assumed about it.
 #pragma once
 
 #include <string>
@@ -11,9 +11,8 @@
 
 namespace qkv::app {
 
-/// Why a vector is not what a head of the file would make of it: "vit: classifier.weight and 1 more tensor of a head
-/// are not read"; empty if the model uses all heads of its file. Counters and tables that hold nothing learned are not
-/// told.
+/// Names heads in the file that the vector leaves out: "vit: classifier.weight and 1 more tensor of a head are not
+/// read"; empty if the model uses all heads of its file. Counters and tables that hold nothing learned are not named.
 std::string UnreadHeads(const model::Checkpoint& checkpoint);
 std::string UnreadHeads(const model::TextCheckpoint& checkpoint);
 

@@ -24,7 +24,7 @@ ModelOptions OptionsOf(const ModelEntry& entry, const Note& note) {
   return options;
 }
 
-// What parameters take in memory, without the padding of their panels.
+// Memory of the parameters, without the padding of their panels.
 int64_t EstimateBytes(int64_t parameters, simd::Precision precision) {
   switch (precision) {
     case simd::Precision::kBfloat16:
@@ -80,8 +80,9 @@ bool HasTag(const std::filesystem::path& folder, std::string_view tag) {
   return false;
 }
 
-// What a model of texts to texts is for: as the list says, or by its name if it comes with qkv, its card, the tasks of
-// its configuration (T5's) and its family. Of one without any of these, translating is any work on a text.
+// Sets the tasks of an encoder-decoder of texts: as the list says, or by its name if it comes with qkv, its model card,
+// the tasks in its configuration (T5's) and its family. Without any of these, "translate" stands for any work on a
+// text.
 void FindTasks(const model::TextCheckpoint& checkpoint, const ModelEntry& entry, ModelFacts& facts) {
   if (!facts.writes_text() || !facts.texts->encoder) return;
   const auto told = [&](std::string_view task) { return std::ranges::find(entry.tasks, task) != entry.tasks.end(); };
@@ -140,7 +141,7 @@ ModelFacts DescribeModel(const ModelEntry& entry) {
   return FactsOf(OpenCheckpoint(options), entry, options);
 }
 
-// The regular files of a folder; of links, as snapshots of the hub have them, their targets.
+// The regular files of a folder; links, as in snapshots of the hub, are followed.
 FileStamps StampFiles(const ModelEntry& entry) {
   FileStamps stamps;
   if (entry.path.empty()) return stamps;

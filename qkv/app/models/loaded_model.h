@@ -1,5 +1,5 @@
-// A model of a list of models: what the list says of it, what its files say, and the model in memory with what its kind
-// of work needs. Not here: when it is loaded and dropped (server/models.h, models/model_source.h).
+// A model of a list of models: what the list says about it, what its files say, and the model in memory with what its
+// kind of work needs. Not here: when it is loaded and dropped (server/models.h, models/model_source.h).
 #pragma once
 
 #include <cstdint>
@@ -32,37 +32,37 @@ struct ModelEntry {
   std::string pool;                // of embeddings, as embed --pool; empty: as the authors of the model take it
   std::string labels;              // file with the names of the classes
   std::string revision;            // what answers call the version; empty: "1"
-  std::vector<std::string> tasks;  // "translate", "summarize": what one of texts to texts is for; empty: by its files
+  std::vector<std::string> tasks;  // "translate", "summarize": an encoder-decoder's; empty: by its files
   bool at_start = false;           // loaded before the server is ready, and kept
 
   bool operator==(const ModelEntry&) const = default;
 };
 
-/// The id of a model that is given by its path alone: the last part of it.
+/// The id of a model that is given by its path alone: the path's last part.
 std::string IdOfPath(const std::string& path);
 
-/// What the files of a model say, with the entry's size and labels.
+/// What a model's files say, with the entry's size and labels.
 struct ModelFacts {
-  std::optional<model::Description> images;     // of a model of images, also with a text tower
-  std::optional<model::TextDescription> texts;  // of a model of texts
+  std::optional<model::Description> images;     // for an image model, also with a text tower
+  std::optional<model::TextDescription> texts;  // for a text model
   model::VitConfig config;                      // of `images`, at the size that images become
   std::string pool;                             // of embeddings, as embed --pool
   int64_t parameters = 0;                       // elements of the stored tensors
   int64_t expected_bytes = 0;                   // estimate of what the weights take in memory
   io::Json info;                                // the fields of `qkv info --json`
-  bool translates = false, summarizes = false;  // what one of texts to texts is for
+  bool translates = false, summarizes = false;  // tasks of an encoder-decoder of texts
 
   bool is_text() const { return texts.has_value(); }
   bool writes_text() const { return texts && texts->decoder; }
   bool has_text_tower() const { return images && images->text; }
-  /// "image", "towers" (images and texts), "text", or "pair" (an encoder and a decoder of texts).
+  /// "image", "towers" (images and texts), "text", or "pair" (an encoder-decoder of texts).
   std::string_view kind() const;
-  /// A model of images with classes, not compared with texts.
+  /// An image model with classes, not compared with texts.
   bool has_classifier() const { return images && !images->text && config.classes > 0; }
 };
 
 /// Reads configuration and headers, and builds nothing. Throws Error as OpenCheckpoint and model::TextCheckpoint::Open,
-/// and for settings of images (size, pool, labels) given to a model of texts.
+/// and for settings of images (size, pool, labels) given to a text model.
 ModelFacts DescribeModel(const ModelEntry& entry);
 
 /// The files of a model when they were read; empty for the built-in one.
@@ -72,7 +72,7 @@ FileStamps StampFiles(const ModelEntry& entry);
 /// Const members may be called from several threads.
 class LoadedModel {
  public:
-  /// Opens and builds it. `note` is told what was assumed. Later errors and facts().info name the model by its id, not
+  /// Opens and builds it. `note` receives what was assumed. Later errors and facts().info name the model by its id, not
   /// by its path. Throws Error as DescribeModel, BuildModel and LanguageModel.
   explicit LoadedModel(const ModelEntry& entry, const Note& note = {});
   LoadedModel(const LoadedModel&) = delete;
@@ -81,12 +81,12 @@ class LoadedModel {
   const ModelEntry& entry() const { return entry_; }
   const std::string& id() const { return entry_.id; }
   const ModelFacts& facts() const { return facts_; }
-  /// The image encoder, of two towers the image tower. Null for a model of texts.
+  /// The image encoder; with two towers the image tower. Null for a text model.
   const model::Model* image() const { return towers_ ? &towers_->image() : image_ ? &*image_ : nullptr; }
   /// Both towers, and the text tower with its tokenizer; null for any other model.
   const model::TwoTowerModel* towers() const { return towers_ ? &*towers_ : nullptr; }
   const TextEncoder* texts() const { return texts_ ? &*texts_ : nullptr; }
-  /// A model of texts; null for one of images.
+  /// A text model; null for an image model.
   const LanguageModel* language() const { return language_ ? &*language_ : nullptr; }
 
   /// Estimate of the memory of its weights: packed layers, embeddings.

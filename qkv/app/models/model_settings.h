@@ -1,4 +1,4 @@
-// What every setting in a model's files did.
+// How qkv used every setting in a model's files.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace qkv::app {
 
-/// Opens the files of a model of images or texts, its tokenizer's too, and settles them. path: as ModelOptions::path.
-/// None for the built-in model and for models of sequences, whose files only qkv writes. Throws Error as opening it.
+/// Opens the files of an image or text model, its tokenizer's too, and settles their settings. path: as
+/// ModelOptions::path. None for the built-in model and for sequence models, whose files only qkv writes. Throws Error
+/// as opening it.
 std::vector<io::Setting> ReadSettings(const std::string& path, const model::ModelHints& given);
 
 /// For `qkv info --settings`: a line for each under the name of its file.

@@ -19,20 +19,20 @@ class ModelSource {
   virtual ~ModelSource() = default;
   /// All that are offered; the first answers requests that name none.
   virtual std::vector<ModelEntry> Entries() const = 0;
-  /// What a model's files say; loads nothing. Throws Error for an id that there is not, and if it cannot be opened.
+  /// What a model's files say; loads nothing. Throws Error for an unknown id, and if the model cannot be opened.
   virtual std::shared_ptr<const ModelFacts> Describe(const std::string& id) = 0;
   /// The model in memory. `cancelled` ends the wait for it. Throws Error as Describe, and if it cannot be loaded.
   virtual std::shared_ptr<const LoadedModel> Load(const std::string& id, const std::function<bool()>& cancelled) = 0;
-  /// Keeps what was derived of a loaded model as long as the budget allows; it is dropped with the model, or before.
-  /// Replaces what was kept for it. Throws Error if `bytes` do not fit the budget; nothing is kept then.
+  /// Keeps data derived from a loaded model as long as the budget allows; it is dropped with the model, or before.
+  /// Replaces what was kept for the model. Throws Error if `bytes` do not fit the budget; nothing is kept then.
   virtual void Keep(const LoadedModel& model, std::shared_ptr<void> derived, int64_t bytes) = 0;
 };
 
-/// A list of models in memory, for one caller at a time. Above its memory it drops those that were used least recently,
-/// but not the last one.
+/// A list of models in memory, for one caller at a time. Above its memory limit it drops those used least recently, but
+/// never the last one.
 class LocalModels final : public ModelSource {
  public:
-  /// memory: of all models and what is derived of them, in bytes. Throws Error for two models of one id.
+  /// memory: limit for all models and what is derived from them, in bytes. Throws Error for two models of one id.
   LocalModels(std::vector<ModelEntry> entries, double memory);
 
   /// Offers one more. Throws Error if one has its id.

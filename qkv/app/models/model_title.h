@@ -1,4 +1,4 @@
-// What people call a model.
+// Display name of a model.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace qkv::app {
 
-/// Of the model in this folder or file: the last part of the path, with the one before it if every run or snapshot has
-/// such a part ("run/best"). "" is the built-in digit classifier.
+/// The last part of the model's path, a folder or file, with the one before it if every run or snapshot has such a part
+/// ("run/best"). "" is the built-in digit classifier.
 std::string ModelTitle(std::string_view path);
 
 }  // namespace qkv::app

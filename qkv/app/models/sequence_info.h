@@ -1,4 +1,4 @@
-// What an encoder or a decoder of tokens is, in words and as JSON.
+// Facts about an encoder or a decoder of tokens, in words and as JSON.
 #pragma once
 
 #include <string>

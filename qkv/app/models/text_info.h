@@ -1,4 +1,4 @@
-// What a model of text is, and what was assumed about it.
+// Facts about a text model, and what was assumed about it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace qkv::app {
 
-/// The fields of `qkv info --json` for a model of text.
+/// The fields of `qkv info --json` for a text model.
 io::Json TextInfoJson(const model::TextCheckpoint& checkpoint);
 
 /// The same for people: names and values, a line each.

@@ -49,7 +49,7 @@ fs::path Snapshot(const fs::path& repository, const std::string& revision) {
   return {};
 }
 
-// Throws Error if the snapshot, or the file of one, is a link to a file that was removed from the cache.
+// Throws Error if the snapshot, or its file, is a link to a file that was removed from the cache.
 void RequireFiles(const fs::path& path, const std::string& id) {
   const auto require = [&](const fs::path& file) {
     std::error_code ignored;
@@ -107,7 +107,7 @@ fs::path FindInCache(const std::string& name) {
   return snapshot;
 }
 
-// A path within a cache. Of a model's folder its main snapshot, or the only one.
+// A path within a cache. A model's folder gives its main snapshot, or the only one.
 fs::path FindInRepository(const fs::path& path, const std::string& id) {
   std::error_code ignored;
   fs::path repository, found = path;

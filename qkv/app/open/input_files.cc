@@ -28,7 +28,7 @@ bool MayBeShard(const fs::path& file) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// What is read beside weights: configurations and tokenizers. Other .json files may be results of before.
+// Files that are read beside weights: configurations and tokenizers. Other .json files may be earlier results.
 bool IsDescription(const fs::path& file) {
   const std::string name = file.filename().string();
   return name == model::kConfigFile || name == model::kOpenClipConfigFile || name == model::kPreprocessorFile ||
@@ -82,7 +82,7 @@ void InputFiles::RequireOutput(const std::string& file) {
   Require(!fs::is_directory(file, ignored), "cannot write {}: it is a folder; name a file in it", file);
   Require(outputs_.insert(fs::absolute(file).lexically_normal()).second,
           "cannot write {}: it would be two results in one file; name another file for one of them", file);
-  // A device or a pipe loses nothing.
+  // Writing to a device or a pipe loses nothing.
   const std::optional<Identity> output = fs::is_regular_file(file, ignored) ? ReadIdentity(file) : std::nullopt;
   if (!output) return;
   if (known_.empty()) {

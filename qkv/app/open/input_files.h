@@ -16,7 +16,7 @@ namespace qkv::app {
 
 class InputFiles {
  public:
-  /// Adds the files of the model in this folder or file, or of this id of the hub: weights, shards, configuration and
+  /// Adds the files of the model in this folder or file, or with this id of the hub: weights, shards, configuration and
   /// tokenizer. Empty: none. Throws Error if the hub's cache lacks the id.
   explicit InputFiles(const std::string& model);
 

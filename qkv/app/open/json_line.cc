@@ -7,7 +7,7 @@ namespace qkv::app {
 std::string JsonLine(const io::Json& json) {
   constexpr auto kReplace = io::Json::error_handler_t::replace;
   std::string line = json.dump(-1, ' ', /*ensure_ascii=*/false, kReplace);
-  // JSON escapes only some of the characters that a terminal takes for a command.
+  // JSON escapes only some of the characters that a terminal would execute.
   if (Printable(line) != line) line = json.dump(-1, ' ', /*ensure_ascii=*/true, kReplace);
   return line;
 }

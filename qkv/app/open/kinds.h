@@ -1,4 +1,4 @@
-// What kind of model a user names, and which commands take it: one table for all messages.
+// Kinds of models, and which commands take them: one table for all messages.
 #pragma once
 
 #include <initializer_list>
@@ -11,14 +11,14 @@ namespace qkv::app {
 
 using model::ModelKind;
 
-/// The kind of the model of a path or an id of the hub (hub.h); of an empty path, the built-in one, kImages.
+/// The kind of the model at a path or with an id of the hub (hub.h); an empty path is the built-in model, kImages.
 ModelKind KindOf(const std::string& path);
 
 /// Whether it is this one.
 inline bool IsTextModel(const std::string& path) { return KindOf(path) == ModelKind::kTexts; }
 
-/// Throws Error if the model is of none of these kinds: what it is, what `command` expects, and which commands take it.
-/// A type that no family has is answered with the supported ones of its own kind.
+/// Throws Error if the model is of none of these kinds: it says what the model is, what `command` expects, and which
+/// commands take it. For a type that no family has it lists the supported types of the model's kind.
 void RequireKind(std::string_view command, const std::string& path, std::initializer_list<ModelKind> expected);
 
 /// The same as a sentence, for a model of this kind that is called `name`: "NAME is a text model, expected …".

@@ -17,7 +17,7 @@
 namespace qkv::app {
 namespace {
 
-// A name takes a few bytes; a larger file is another one.
+// A name takes a few bytes; a larger file is something else.
 constexpr size_t kMaxLabelBytes = size_t{64} << 20;
 
 std::optional<int64_t> ParseIndex(std::string_view text) {

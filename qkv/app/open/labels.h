@@ -1,4 +1,4 @@
-// Names of classes for models whose files have none: from a file of the user's, or ImageNet's own.
+// Names of classes for models whose files have none: from a user's file, or ImageNet's own.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,13 +18,13 @@ namespace qkv::app {
 /// label or name), else the last column is the name. Throws Error that says what does not fit.
 std::vector<std::string> ReadLabels(const std::filesystem::path& file, int64_t classes);
 
-/// What fronts call a class: its name, or "class 7" if it has none.
+/// How front ends name a class: by its name, or "class 7" if it has none.
 inline std::string ShownLabel(const std::string& label, int64_t index) {
   return label.empty() ? fmt::format("class {}", index) : label;
 }
 
-/// Gives a model without labels those of the file, if it is not empty (they replace its own), else those of the
-/// ImageNet set that has as many classes, which `note` is told. `source`: the model, for messages.
+/// Gives a model without labels those of the file, if one is given (they replace its own), else those of the ImageNet
+/// set with as many classes, and says so to `note`. `source`: the model, for messages.
 void CompleteLabels(const std::filesystem::path& file, const std::string& source, model::Description& description,
                     const Note& note);
 

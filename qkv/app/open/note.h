@@ -1,4 +1,4 @@
-// What the library tells a front while it works. Nothing in qkv/ prints.
+// What the library reports to a front end while it works. Nothing in qkv/ prints.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@ namespace qkv::app {
 /// text are escaped (core/text.h), so it can be shown as it is; it has no line end at its end. May be empty.
 using Note = std::function<void(const std::string& text)>;
 
-/// True for a remark about files that contradict themselves, which a quiet front shows, too.
+/// True for a remark about files that contradict themselves, which a quiet front end shows, too.
 inline bool IsWarning(const std::string& text) { return text.find("warning: ") != std::string::npos; }
 
 inline void Notify(const Note& note, const std::string& text) {
   if (note) note(text);
 }
 
-/// Tells what was assumed about a model, or warned of. source: the model.
+/// Reports the assumptions and warnings about a model. source: the model.
 inline void NotifyAssumptions(const std::string& source, const std::vector<std::string>& assumptions,
                               const Note& note) {
   for (const std::string& assumption : assumptions) {

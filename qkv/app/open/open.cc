@@ -12,7 +12,7 @@
 namespace qkv::app {
 namespace {
 
-// A model of texts is told after opening it as one of images failed, so that others are not read twice.
+// Recognises a text model only after opening it as an image model failed, so that others are not read twice.
 model::Checkpoint OpenImages(const std::filesystem::path& path, const model::ModelHints& given,
                              const std::string& name) {
   try {

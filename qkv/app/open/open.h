@@ -19,12 +19,12 @@ enum class CachePolicy {
   kVerify,  // always, and compare the checksums of the model and the kept file first
 };
 
-/// Folder and policy of the cache; `note` is told why a file was not used or not kept.
+/// Folder and policy of the cache; `note` receives why a file was not used or not kept.
 model::Cache CacheFor(CachePolicy policy, const Note& note);
 
 struct ModelOptions {
   std::string path;         // folder, file of weights or id of the hub (hub.h); empty: the built-in digit classifier
-  model::ModelHints given;  // what the model's files may not say; only with a path
+  model::ModelHints given;  // what the model's files may leave out; only with a path
   std::string labels;       // file with the names of the classes (labels.h); empty: the model's own
   simd::Precision precision = simd::Precision::kFloat32;
   CachePolicy cache = CachePolicy::kIfSet;
@@ -35,10 +35,10 @@ struct ModelOptions {
 /// Opens the checkpoint. `note` receives what was assumed about it. Throws Error as model::Checkpoint::Open.
 model::Checkpoint OpenCheckpoint(const ModelOptions& options);
 
-/// The features that the authors of a published model take, as the option --pool: "cls", "cls+mean". By its name in
-/// `given` or its place in the hub's cache; empty if it is none of the known models.
+/// The features that the authors of a published model use, as the option --pool: "cls", "cls+mean". Found by its name
+/// in `given` or its place in the hub's cache; empty if it is none of the known models.
 std::string AuthorsPool(const ModelOptions& options);
-/// The same; empty also if the model gives these features by itself.
+/// The same; empty also if these features are the model's default.
 std::string AuthorsPool(const ModelOptions& options, const model::VitConfig& config);
 
 /// Throws Error if the checkpoint's own input size costs out of all proportion to its weights. A size given by the user

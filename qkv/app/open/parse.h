@@ -1,5 +1,5 @@
-// Values that users write as text: sizes, lists, precisions. `option` is what the user calls the value, such as
-// "--size"; it begins the message of an Error.
+// Values that users write as text: sizes, lists, precisions. `option` is the value's name for users, such as "--size";
+// it begins the message of an Error.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace qkv::app {
 
-/// Of a model's input, in pixels.
+/// Size of a model's input, in pixels.
 struct InputSize {
   int64_t height = 0, width = 0;
 };

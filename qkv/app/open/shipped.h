@@ -14,11 +14,11 @@ inline constexpr std::string_view kSharedDigits = "digits-shared", kMergedDigits
 /// True for the name of such a model.
 bool IsShippedModel(std::string_view name);
 
-/// Of the model at `path`, as -m names it: the name under which it comes with qkv, "digits" for the built-in
-/// classifier, or "" for any other model.
+/// The name under which the model at `path`, as -m names it, comes with qkv: "digits" for the built-in classifier, ""
+/// for any other model.
 std::string_view ShippedNameOf(const std::string& path);
 
-/// Its folder: of the installed program share/qkv/models, of one in its build folder models/ of the source. Throws
+/// Its folder: share/qkv/models of the installed program, models/ of the source for one in its build folder. Throws
 /// Error if it is in neither.
 std::filesystem::path FindShippedModel(std::string_view name);
 

@@ -14,7 +14,7 @@
 namespace qkv::app {
 namespace {
 
-// A decoding step reads all weights, however many texts it goes on with.
+// A decoding step reads all weights, however many texts it continues.
 constexpr int kImagesTogether = 16;
 
 // Removes the images of a batch whose tokens, [B, N, D], are not finite, with a note for each. Returns their number.
@@ -89,7 +89,7 @@ int Captioner::Write(const ImageList& images, const CaptionOptions& options,
     if (batch.files.empty()) return;
     model_.ReadTokens(tokens.view().slice(0, 0, std::ssize(batch.files)), workspace);
     const std::vector<std::vector<int32_t>> starts(batch.files.size(), {*start});
-    // Whichever images are together, each draws with the seed of its own number.
+    // Each image draws with the seed of its own number, whatever its batch.
     model::GenerationSettings settings = options.settings;
     settings.seeds.clear();
     for (const size_t file : batch.files) settings.seeds.push_back(settings.sampling.seed + file);

@@ -35,7 +35,7 @@ struct CaptionOptions {
 class Captioner {
  public:
   /// model: outlives the captioner. folder: the model's, or a file in it; its tokenizer is read. Throws Error if there
-  /// is none, or one of other ids. `note` is told of settings in its files that nobody knows.
+  /// is none, or one with other ids. `note` receives unknown settings in its files.
   Captioner(const model::CaptionModel& model, const std::filesystem::path& folder, const Note& note = {});
 
   /// The settings of the model's files; 256 tokens at most if they have no length.

@@ -13,7 +13,7 @@
 namespace qkv::app {
 namespace {
 
-// The part until `end`, which is taken from the text together with it.
+// Removes the part until `end`, which goes too, from the text and returns it.
 std::string_view TakePart(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
   const std::string_view part = text.substr(0, at);
@@ -71,7 +71,7 @@ nn::CrossWeights ParseCrossWeights(std::string_view text, std::string_view optio
       weights.heads.emplace_back(block, number);
     }
   }
-  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  // which heads there are is the model's to say
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  // the model checks which heads there are
   weights.Validate(kAny, kAny);
   return weights;
 }

@@ -1,4 +1,4 @@
-// What replaces the softmax of cross-attention (nn::CrossWeights), as users write it.
+// The syntax for what replaces the softmax of cross-attention (nn::CrossWeights).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace qkv::app {
 
-/// How they may write it, for help and errors.
+/// The syntax, for help and errors.
 inline constexpr std::string_view kCrossRules =
     "RULE[:BLOCK.HEAD,…], where RULE is softmax=T, hard, uniform or gaussian=H[,SLOPE]";
 

@@ -84,7 +84,7 @@ std::vector<std::vector<int32_t>> LanguageModel::Encode(std::span<const std::str
   return Encode(texts, model_->text_length());
 }
 
-// As sentence-transformers: its own file's length, or the tokenizer's.
+// As in sentence-transformers: the length in its own file, or the tokenizer's.
 int64_t LanguageModel::EmbeddedLength() const {
   const int64_t asked = model_->description().sentence.length;
   const int64_t stated = asked > 0 ? asked : tokenizer_.model_max_length().value_or(kNoLimit);
@@ -138,7 +138,7 @@ std::string LanguageModel::Prefix(std::string_view task) const {
   const io::Json config = io::ParseJson(checkpoint_->configuration, checkpoint_->source);
   const auto tasks = config.find("task_specific_params");
   if (tasks == config.end() || !tasks->is_object()) return "";
-  // "summarization"; translations are of pairs of languages, which the user chooses.
+  // Only "summarization": translations need a pair of languages, which the user chooses.
   if (task != "summarize" || !tasks->contains("summarization")) return "";
   const io::Json& summarization = (*tasks)["summarization"];
   const auto prefix = summarization.is_object() ? summarization.find("prefix") : summarization.end();
@@ -187,7 +187,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::string> texts, co
 
 std::vector<Written> LanguageModel::Write(std::span<const TextIds> texts, const WritingOptions& options,
                                           const std::function<void(size_t)>& done) const {
-  // Without words there is nothing to translate or to summarize: the answer is empty.
+  // A text without words has an empty answer.
   std::vector<Written> written(texts.size(), {.ended = true});
   std::vector<size_t> numbers;
   std::vector<std::vector<int32_t>> sources;
@@ -224,7 +224,7 @@ std::vector<Written> LanguageModel::Write(std::span<const std::vector<int32_t>> 
   return written;
 }
 
-// With the token that the model begins with, which is a special one, and so no text, of nearly all. Byte-level BPE
+// Decodes with the start token before: it is special, so almost no tokenizer turns it into text, and byte-level BPE
 // begins a word, and so a text, with a space.
 std::string LanguageModel::DecodeWritten(const std::vector<int32_t>& tokens) const {
   std::vector<int32_t> ids = {StartToken()};
@@ -318,7 +318,7 @@ Written LanguageModel::Continue(std::vector<int32_t> ids, const model::Generatio
                                 std::min(length, std::ssize(ids) + settings.max_tokens));
   text::StreamingDecoder stream(tokenizer_);
   Written written{.source_tokens = std::ssize(ids)};
-  // What the text goes on with depends on its last tokens (a space before a word).
+  // The beginning of new text depends on the prompt's last tokens (a space before a word).
   for (const int32_t id : ids) stream.Add(id);
   bool going = true;
   const auto take = [&](size_t, int32_t token) {

@@ -1,4 +1,4 @@
-// Models of text with their tokenizers: vectors of texts by encoders, and texts by decoders.
+// Text models with their tokenizers: vectors of texts by encoders, and texts by decoders.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace qkv::app {
 
-/// The settings of a model's files for a prompt of so many tokens; 256 tokens at most if they have no length, and the
-/// tokenizer's end if they have none.
+/// The settings in a model's files for a prompt of so many tokens; 256 tokens at most if they set no length, and the
+/// tokenizer's end token if they set none.
 model::GenerationSettings UsualSettings(const model::GenerationDefaults& defaults, const text::Tokenizer& tokenizer,
                                         int64_t prompt);
-/// The text of these ids, but for those that the tokenizer does not know: vocabularies of models may be padded.
+/// The text of these ids, except those that the tokenizer does not know: vocabularies of models may be padded.
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids);
 
 /// The model alone, without a tokenizer, from the cache if possible. Throws Error as model::TextCheckpoint::Open.
@@ -48,67 +48,67 @@ struct Written {
 /// Const members may be called from several threads.
 class LanguageModel {
  public:
-  /// path: a folder or a file of weights in one. `note` is told what was assumed. name: what later errors call the
-  /// model; empty: the path. Throws Error as model::TextCheckpoint::Open, and if the folder has no tokenizer or one of
-  /// other ids.
+  /// path: a folder or a file of weights in one. `note` receives what was assumed. name: the model's name in later
+  /// errors; empty: the path. Throws Error as model::TextCheckpoint::Open, and if the folder has no tokenizer or one
+  /// with other ids.
   static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
                             CachePolicy cache = CachePolicy::kIfSet, const std::string& name = {});
 
   const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
   const model::TextModel& model() const { return *model_; }
   const text::Tokenizer& tokenizer() const { return tokenizer_; }      // of what is read
-  const text::Tokenizer& target_tokenizer() const { return target_; }  // of what a decoder with a source writes
+  const text::Tokenizer& target_tokenizer() const { return target_; }  // of what an encoder-decoder writes
 
-  /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` is told how many, and
+  /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` receives how many, and
   /// which is the first, by its number from 1. Throws Error if the model has a decoder.
   Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
-  /// The same of texts as Read gives them.
+  /// The same for texts as Read gives them.
   Tensor<float> Embed(std::span<const TextIds> texts) const;
-  /// Each text as an encoder of vectors reads it, cut to its length. Throws Error as Encode.
+  /// Each text as an embedding encoder reads it, cut to its length. Throws Error as Encode.
   std::vector<TextIds> Read(std::span<const std::string> texts) const;
 
-  /// What the model's files put before a text for this task, "summarize" or "translate" (T5's task_specific_params).
+  /// The prefix in the model's files for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
 
   /// UsualSettings of the model's files.
   model::GenerationSettings Settings(int64_t prompt = 1) const;
-  /// The texts of a decoder that reads each of these texts by its encoder; an empty one for a text without words.
-  /// Batches are of similar lengths; `done` is told how many texts have been written. Throws Error that names the text,
-  /// by its number from 1, if it is longer than the model reads, or if the model has no encoder or no decoder.
+  /// Writes a text for each source with an encoder-decoder; an empty one for a source without words. Batches are of
+  /// similar lengths; calls `done` with the number of finished texts. Throws Error that names the text, by its number
+  /// from 1, if it is longer than the model reads, or if the model has no encoder or no decoder.
   std::vector<Written> Write(std::span<const std::string> texts, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
-  /// The same of sources, as ReadSources gives them; the prefix is theirs.
+  /// The same for sources as ReadSources gives them, prefix included.
   std::vector<Written> Write(std::span<const TextIds> sources, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
-  /// Texts that a decoder's encoder reads, with the prefix. Throws Error as Write.
+  /// Sources as an encoder-decoder reads them, with the prefix. Throws Error as Write.
   std::vector<TextIds> ReadSources(std::span<const std::string> texts, const std::string& prefix) const;
-  /// The same of ids, as Encode gives them, with a seed of each if options.settings has any.
+  /// The same for ids, as Encode gives them, with a seed for each if options.settings has any.
   std::vector<Written> Write(std::span<const std::vector<int32_t>> ids, const WritingOptions& options,
                              const std::function<void(size_t)>& done = {}) const;
-  /// The same of one text, which is given to `show` as it comes; it returns false to stop. A beam search gives it at
+  /// The same for one text; passes it to `show` as it comes, which returns false to stop. A beam search passes it at
   /// the end.
   Written WriteOne(const std::string& text, const WritingOptions& options,
                    const std::function<bool(std::string_view)>& show) const;
   Written WriteOne(const TextIds& source, const WritingOptions& options,
                    const std::function<bool(std::string_view)>& show) const;
-  /// Continues a text with a decoder alone, and gives the new text to `show` as it comes; it returns false to stop. A
-  /// prompt that leaves no room is cut at its beginning, and `note` is told. `stop` is asked before each token, in a
+  /// Continues a text with a decoder alone, and passes the new text to `show` as it comes; it returns false to stop. A
+  /// prompt that leaves no room is cut at its beginning, and `note` says so. `stop` is asked before each token, in a
   /// beam search too. Throws Error as ReadPrompt.
   Written Continue(const std::string& prompt, const model::GenerationSettings& settings,
                    const std::function<bool(std::string_view)>& show, const Note& note = {},
                    const std::function<bool()>& stop = {}) const;
-  /// The same of ids, as ReadPrompt gives them.
+  /// The same for ids, as ReadPrompt gives them.
   Written Continue(std::vector<int32_t> prompt, const model::GenerationSettings& settings,
                    const std::function<bool(std::string_view)>& show, const Note& note = {},
                    const std::function<bool()>& stop = {}) const;
-  /// The ids of a text to be continued; of an empty one the token that a text begins with. Throws Error if the model
-  /// has none, or is no decoder alone, and for a text of more bytes than MaxTextBytes(model().text_length()).
+  /// The ids of a text to be continued; for an empty one the token that begins a text. Throws Error if the model has
+  /// none, or is no decoder alone, and for a text of more bytes than MaxTextBytes(model().text_length()).
   std::vector<int32_t> ReadPrompt(const std::string& prompt) const;
 
-  /// The token that a decoder with a source reads first. Throws Error if the model's files do not say it.
+  /// The token that an encoder-decoder's decoder reads first. Throws Error if the model's files do not say it.
   int32_t StartToken() const;
 
-  /// Greatest number of tokens of a text that was in training, or that the model reads.
+  /// Greatest number of tokens of a text in training, or else that the model reads.
   int64_t usual_length() const;
   /// Number of tokens of a text.
   int64_t CountTokens(const std::string& text) const;

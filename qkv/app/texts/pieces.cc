@@ -9,10 +9,10 @@ namespace qkv::app {
 namespace {
 
 constexpr size_t kShownPiece = 60;  // of a text, in a message
-// Of a text that may be cut: encoding it takes some 40 bytes of memory for each.
+// Limit of a text that may be cut: encoding takes some 40 bytes of memory for each byte.
 constexpr size_t kMostCutBytes = size_t{4} << 20;
 
-// Ends of sentences: after ".", "!", "?" and a space, after those of Chinese and Japanese, and after line ends. Offsets
+// Ends of sentences: after ".", "!", "?" and a space, after the Chinese and Japanese ones, and after line ends. Offsets
 // behind the white space.
 std::vector<size_t> SentenceEnds(const std::string& text) {
   constexpr std::string_view kWide[] = {"。", "！", "？"};
@@ -48,7 +48,7 @@ std::vector<size_t> CharacterEnds(const std::string& text) {
   return ends;
 }
 
-// The pieces of a text that fit, each as long as possible.
+// Cuts a text into pieces that fit, each as long as possible.
 class Cutter {
  public:
   Cutter(const LanguageModel& model, const std::string& prefix) : model_(model), prefix_(prefix) {}

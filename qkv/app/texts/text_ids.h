@@ -31,7 +31,7 @@ class TextLengthError : public Error {
   using Error::Error;
 };
 
-/// As Require, of the length of a text.
+/// As Require, for the length of a text.
 template <typename... Args>
 void RequireTextLength(bool ok, fmt::format_string<Args...> message, Args&&... args) {
   if (!ok) throw TextLengthError(FormatShown(message, std::forward<Args>(args)...));
@@ -41,7 +41,8 @@ void RequireTextLength(bool ok, fmt::format_string<Args...> message, Args&&... a
 /// 3".
 void RequireTextBytes(size_t bytes, int64_t tokens, const std::string& what);
 
-/// Notes how many texts are cut to `length` tokens, and which is the first, by its number from 1. is_cut: of each text.
+/// Notes how many texts are cut to `length` tokens, and which is the first, by its number from 1. is_cut: one for each
+/// text.
 void NoteCutTexts(const Note& note, std::span<const std::string> texts, std::span<const uint8_t> is_cut,
                   int64_t length);
 

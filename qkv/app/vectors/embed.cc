@@ -87,7 +87,7 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
 
 namespace {
 
-// The working folder, relative to that of the file: relative paths begin there.
+// The working folder relative to the file's, since relative paths begin there.
 std::string WorkingFolderFrom(const std::string& file) {
   const std::filesystem::path here = std::filesystem::current_path();
   return here.lexically_relative((here / file).lexically_normal().parent_path()).string();
@@ -101,7 +101,7 @@ EmbeddingTable::EmbeddingTable(std::string file, EmbeddingSource source, bool of
           file_);
 }
 
-// NumPy's format has no place for names: they are beside it.
+// NumPy's format has no place for names: they lie beside it.
 std::vector<std::string> EmbeddingTable::outputs() const {
   if (!IsNpy()) return {file_};
   return {file_, PathsFileOf(file_), SourceFileOf(file_)};
@@ -152,7 +152,7 @@ void EmbeddingTable::Save() const {
     return;
   }
   const std::string paths = io::Json(paths_).dump(-1, ' ', false, io::Json::error_handler_t::replace);
-  // As they are read again: without bytes that are not UTF-8.
+  // As readers will see them: without bytes that are not UTF-8.
   const auto names = io::ParseJson(paths, file_).get<std::vector<std::string>>();
   io::WriteSafeTensors(file_, {stored}, {{"paths", paths}, {"source", source(names)}});
 }

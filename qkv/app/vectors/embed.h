@@ -47,7 +47,7 @@ struct EmbedOptions {
 };
 
 /// Embeds the images in their order; `use` receives a batch of results at a time, as in ForEachBatch. Returns the
-/// number of images left out. Throws Error if kClassToken is requested of a model without one, and as ForEachBatch.
+/// number of images left out. Throws Error if kClassToken is requested and the model has none, and as ForEachBatch.
 int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
           const std::function<void(std::span<const Embedding>)>& use);
 

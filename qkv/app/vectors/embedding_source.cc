@@ -10,7 +10,7 @@
 namespace qkv::app {
 namespace {
 
-// Of each end of a tensor. Training changes the first numbers already.
+// Bytes hashed at each end of a tensor. Training changes the first numbers already.
 constexpr size_t kHashedBytes = 64;
 
 void AddBytes(std::span<const std::byte> bytes, Fnv1a& hash) {

@@ -15,21 +15,21 @@ struct EmbeddingSource {
   std::string weights;  // FingerprintWeights
   std::string pool;     // the option --pool
   std::string size;     // the option --size; empty: the model's own
-  // Files of before these were written lack them.
+  // Missing in files of older versions.
   std::string settings = {};  // FingerprintSettings
   std::string dtype = {};     // the precision, "fp32"
 
   bool operator==(const EmbeddingSource&) const = default;
 };
 
-/// Of the tensors' names, types, shapes, and first and last bytes: 16 hexadecimal digits. It tells models apart and
-/// costs no pass over the weights.
+/// Hash of the tensors' names, types, shapes, and first and last bytes: 16 hexadecimal digits. It tells models apart
+/// and costs no pass over the weights.
 std::string FingerprintWeights(const io::TensorSet& tensors);
 
-/// Of the configuration and the preprocessing, with all that the caller gave (--set, --mean, …) but the labels: 16
-/// hexadecimal digits.
+/// Hash of the configuration and the preprocessing, with all that the caller gave (--set, --mean, …) except the labels:
+/// 16 hexadecimal digits.
 std::string FingerprintSettings(const model::Checkpoint& checkpoint);
-/// Of the configuration and how tokens become a vector.
+/// Hash of the configuration and how tokens become a vector.
 std::string FingerprintSettings(const model::TextCheckpoint& checkpoint);
 
 /// {"model", "weights", "pool", "size", "settings", "dtype"}, the last two only if they are there

@@ -49,7 +49,7 @@ class BestMatches {
   std::vector<Match> heap_;
 };
 
-// What one thread has.
+// Data of one thread.
 struct Lane {
   std::vector<BestMatches> best;  // [Q]
   Tensor<float> dots;             // [Q, kBlockRows]
@@ -111,7 +111,7 @@ class Searcher {
                   access == VectorAccess::kMapped) {
     if (access == VectorAccess::kStream && vectors.file != nullptr && vectors.dtype == DType::kF32) {
       stream_.emplace(vectors.file->path);
-      // Another file of this name is not the one that was opened.
+      // The file at this path must still be the one that was opened.
       if (stream_->stamp() != vectors.file->mapped.stamp()) stream_.reset();
     }
     const int64_t Q = queries.dim(0), D = queries.dim(1), lanes = NumThreads();

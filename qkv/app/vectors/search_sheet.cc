@@ -24,7 +24,7 @@ constexpr int64_t kSheetWidth =
     2 * kSheetMargin + kQuerySide + kQueryGap + kHitColumns * kHitSide + (kHitColumns - 1) * kHitGap;
 constexpr image::Colour kSheetInk = {31, 35, 40}, kSheetMuted = {87, 96, 106}, kSheetPaper = {255, 255, 255},
                         kSheetBox = {243, 245, 247}, kSheetMark = {9, 105, 218}, kSheetLine = {216, 222, 228};
-// Of a page's pictures.
+// Side of a page's pictures.
 constexpr int64_t kPageSide = 320;
 
 std::string FileName(const std::string& path) {
@@ -32,7 +32,7 @@ std::string FileName(const std::string& path) {
   return name.empty() ? path : name;
 }
 
-// The images of one answer: of the query (empty for words), and of each hit.
+// The images of one answer: the query's (empty for words), and each hit's.
 std::vector<image::Image> PicturesOf(const SearchAnswer& answer, const image::DecodeOptions& decode, int64_t side) {
   std::vector<fs::path> files = {answer.words ? fs::path("-") : fs::path(answer.query)};
   for (const SearchHit& hit : answer.hits) files.emplace_back(hit.path);
@@ -131,7 +131,7 @@ io::Json ToJson(const SearchAnswer& answer) {
 image::Image SearchPicture(std::span<const SearchAnswer> answers, const image::DecodeOptions& decode) {
   int64_t height = kSheetMargin;
   for (const SearchAnswer& answer : answers) height += HeightOf(answer) + kSheetMargin;
-  // The sheet, and as much for the encoder.
+  // Memory of the sheet, and as much for the encoder.
   RequireMemory(2.0 * 3 * kSheetWidth * static_cast<double>(height), "search: the sheet");
   image::Image sheet{Tensor<uint8_t>::Uninitialised({height, kSheetWidth, 3})};
   image::Fill(sheet, 0, 0, height, kSheetWidth, kSheetPaper);

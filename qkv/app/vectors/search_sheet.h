@@ -1,4 +1,4 @@
-// What a search found: as JSON, as a picture and as a page.
+// The results of a search: as JSON, as a picture and as a page.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ io::Json ToJson(const SearchAnswer& answer);
 /// name. RGB. Images that cannot be read any more are empty places. Throws Error if the picture would be too large.
 image::Image SearchPicture(std::span<const SearchAnswer> answers, const image::DecodeOptions& decode);
 
-/// The same as a self-contained HTML page; `summary` says where was searched.
+/// The same as a self-contained HTML page; `summary` says where the search was.
 std::string SearchPage(std::span<const SearchAnswer> answers, const std::string& summary,
                        const image::DecodeOptions& decode);
 

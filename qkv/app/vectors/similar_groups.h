@@ -22,7 +22,7 @@ struct SimilarGroups {
 };
 
 /// Groups rows: two are in one group if their cosine is `least` or more, or if a chain of such pairs connects them.
-/// vectors: [n, D] as in Search. Exact, n² D products. `done` is told how many rows were compared with all; or empty.
+/// vectors: [n, D] as in Search. Exact, n² D products. `done` receives how many rows were compared with all; or empty.
 /// Throws Error as Search, and unless 0 < least <= 1. Can be given up (core/work.h).
 SimilarGroups FindSimilarGroups(const io::StoredTensor& vectors, float least,
                                 const std::function<void(int64_t rows)>& done = {});

@@ -17,14 +17,14 @@
 namespace qkv::app {
 namespace {
 
-// Of the file that says what made the vectors.
+// Limit of the file that says what made the vectors.
 constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 constexpr std::string_view kNpy = ".npy";
 
 std::string_view WithoutEnding(std::string_view npy) { return npy.substr(0, npy.size() - kNpy.size()); }
 
-// All bytes, or kPlaces parts of them at equal distances with the first and the last ones: a file of vectors of other
-// images differs in all of its parts, and search need not read it twice.
+// Checksum of all bytes, or of kPlaces parts at equal distances including both ends: a file of vectors of other images
+// differs in all of its parts, and search need not read it twice.
 uint64_t SumOfParts(std::span<const std::byte> bytes) {
   constexpr size_t kWhole = size_t{16} << 20, kPlaces = 256, kPart = 4096;
   if (bytes.size() <= kWhole) return Checksum(bytes);

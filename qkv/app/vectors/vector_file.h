@@ -12,10 +12,10 @@
 
 namespace qkv::app {
 
-/// Ties vectors, their names and their source together: checksums that are written with the source. Of many vectors
-/// (above 16 MiB) those at 256 places are summed; their names are summed whole.
+/// Ties vectors, their names and their source together: checksums that are written with the source. Above 16 MiB the
+/// vectors are summed at 256 places; their names are always summed whole.
 struct VectorMarks {
-  std::string vectors, paths;  // 16 hexadecimal digits; empty: a release without marks wrote the file
+  std::string vectors, paths;  // 16 hexadecimal digits; empty: a version without marks wrote the file
 
   static VectorMarks Of(const io::StoredTensor& vectors, const std::vector<std::string>& paths);
   bool operator==(const VectorMarks&) const = default;
@@ -39,12 +39,12 @@ class VectorFile {
   int64_t count() const { return vectors().shape[0]; }                            // of the vectors
   int64_t width() const { return vectors().shape[1]; }                            // D
   const io::StoredTensor& vectors() const { return tensors_.tensors()[index_]; }  // [count, D]
-  /// Of a row: the path of its image, or "row 17" if no file names the rows.
+  /// The name of a row: the path of its image, or "row 17" if no file names the rows.
   std::string Name(int64_t row) const;
   /// Paths of the images, one for each row; empty if no file names them.
   const std::vector<std::string>& paths() const { return paths_; }
-  /// A path of an image or a model as qkv embed was given it: from any working folder, if the path is relative and
-  /// leads to nothing from here.
+  /// A path of an image or a model as qkv embed was given it: valid from any working folder, if the path is relative
+  /// and leads to nothing from here.
   std::string Resolve(const std::string& path) const;
   /// What made the vectors, if the file says it.
   const std::optional<EmbeddingSource>& source() const { return source_; }
