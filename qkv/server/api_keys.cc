@@ -8,7 +8,7 @@
 namespace qkv::server {
 namespace {
 
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on where the keys differ.
 bool SameKey(std::string_view given, std::string_view expected) {
   unsigned difference = given.size() == expected.size() ? 0 : 1;
   for (size_t i = 0; i < expected.size(); ++i) {

@@ -1,4 +1,4 @@
-// The keys of a server, one of which each request brings.
+// The API keys of a server; each request must carry one of them.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ class ApiKeys {
  public:
   explicit ApiKeys(std::vector<std::string> keys) { Replace(std::move(keys)); }
 
-  /// False: there are none, and all may call.
+  /// False: there are no keys, and everyone may call.
   bool Asked() const { return !Now()->empty(); }
-  /// True if a header Authorization is "Bearer KEY" with one of them, or none is asked for. Its time does not depend on
-  /// where a wrong key differs, nor on which key is right.
+  /// True if a header Authorization is "Bearer KEY" with one of them, or if there are no keys. Its time does not depend
+  /// on where a wrong key differs, nor on which key is right.
   bool Accept(std::string_view authorization) const;
   void Replace(std::vector<std::string> keys);
 

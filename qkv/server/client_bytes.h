@@ -1,4 +1,4 @@
-// How many bytes of whose requests and answers are held: no client takes the memory that others need.
+// Bytes of requests and answers held for each client: no client takes the memory that others need.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace qkv::server {
 /// Clients by ClientOfAddress (host.h). Thread-safe.
 class ClientBytes {
  public:
-  /// most: of all clients together. request: what one request may take.
+  /// most: for all clients together. request: what one request may take.
   ClientBytes(int64_t most, int64_t request) : most_(most), request_(request) {}
 
   /// A client alone may have all. Beside others, and while more than half is taken, it may have a quarter, or one
   /// request's. An eighth more is for clients that have a sixteenth at most.
   bool HasRoom(const std::string& client, int64_t bytes) const;
-  /// Takes them if there is room.
+  /// Takes the bytes if there is room.
   bool Reserve(const std::string& client, int64_t bytes);
-  /// Takes them whatever room there is.
+  /// Takes the bytes even if there is no room.
   void Hold(const std::string& client, int64_t bytes);
-  /// Gives back what was taken.
+  /// Gives the bytes back.
   void Release(const std::string& client, int64_t bytes);
-  /// Of all clients.
+  /// Bytes held for all clients.
   int64_t total() const;
 
  private:

@@ -1,4 +1,4 @@
-// How many requests of whom are worked on: no client takes the places that others need.
+// Requests in progress for each client: no client takes the places that others need.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class ClientPlaces {
   bool HasRoom(const std::string& address) const;
   /// A place until it is destroyed; null if there is no room. The places must outlive it.
   std::shared_ptr<void> Take(const std::string& address);
-  /// Of those that have none, with them.
+  /// Limit for clients without a place: `most` and the eighth more.
   static int64_t Most(int64_t most);
 
  private:

@@ -57,13 +57,13 @@ void RequireId(const std::string& id) {
 
 using Setters = std::map<std::string, std::function<void(const YAML::Node&)>>;
 
-// Reads one file, whose name and lines errors tell.
+// Reads one file; errors name it and the line.
 std::string InLowerCase(std::string word) {
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
   return word;
 }
 
-// As browsers and clients send them.
+// In the form that browsers and clients send.
 std::string ParseHostName(std::string word) {
   Require(word.find_first_of(":/") == word.npos, "expected a name without port, such as qkv.example.org, got {}", word);
   return InLowerCase(std::move(word));
@@ -245,7 +245,7 @@ class Reader {
       } catch (const Error& error) {
         const std::string what = error.what();
         if (what.starts_with(file_.string())) throw;
-        // A value that is missing has the place of what follows.
+        // A missing value has the position of what follows.
         FailAt(value.IsNull() ? key : value, prefix + name + ": " + what);
       }
     }

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Counts up while it lives.
+// Increments a counter for its lifetime.
 class Counted {
  public:
   explicit Counted(std::atomic<int64_t>& count) : count_(count) { ++count_; }
@@ -92,7 +92,7 @@ std::shared_ptr<const LoadedModel> Context::ModelFor(Call& call, const std::stri
                          fmt::join(RoutesOf(model->facts()), ", ")));
 }
 
-// By the models' files: finding one loads none.
+// Decides by the models' files, without loading any.
 std::string Context::FindAble(const Ability& ability, std::string_view usual) {
   std::string first;
   size_t unread = 0;
@@ -101,7 +101,7 @@ std::string Context::FindAble(const Ability& ability, std::string_view usual) {
   for (const ModelStatus& status : all) {
     try {
       if (!ability.has(*models_.Describe(status.entry.id))) continue;
-    } catch (const Error&) {  // its files are gone; which, the log and /v1/models say
+    } catch (const Error&) {  // its files are gone; the log and /v1/models say which
       if (++unread == 1) failure = std::current_exception();
       continue;
     }
@@ -169,7 +169,7 @@ image::Image Context::Decode(const Call& call, std::span<const std::byte> bytes,
 template <typename AnyImage>
 Tensor<float> Context::PreparePixels(const Call& call, const model::Model& model, AnyImage&& image) {
   call.memory->Reserve(model.PixelsShape(image).size() * static_cast<int64_t>(sizeof(float)));
-  // A copy with the model's channels, unless there are more of them than it needs and they can be dropped in place.
+  // A copy with the model's channels, unless the image has more of them and they can be dropped in place.
   const int64_t channels = model.preprocess().channels;
   const bool copies = std::is_lvalue_reference_v<AnyImage> ? image.channels() != channels : image.channels() < channels;
   const int64_t copy = copies ? image.height() * image.width() * channels : 0;

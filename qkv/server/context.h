@@ -1,4 +1,4 @@
-// What handlers work with: the models, the engine and the counters of one server.
+// What handlers use: the models, the engine and the counters of one server.
 #pragma once
 
 #include <atomic>
@@ -30,23 +30,24 @@ std::vector<std::string_view> RoutesOf(const app::ModelFacts& facts);
 
 class Context {
  public:
-  /// memory: of all models. event: told after the counters.
+  /// memory: limit for all models. event: called after the counters are updated.
   Context(ServerConfig config, ModelEvent event);
 
   const ServerConfig& config() const { return config_; }
   Models& models() { return models_; }
   /// The model that a request names, in memory. Throws as Models::Get.
   std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id);
-  /// The same of a model with an ability. Of an empty id: of the models that have it, the one called `usual`, or else
-  /// the first. Throws HttpError also 400, with the ids of those that have it, if the named one does not, or none does.
+  /// The same for a model with an ability. If the id is empty: of the models that have it, the one called `usual`, or
+  /// else the first. Also throws HttpError 400, with the ids of models that have it, if the named one does not, or none
+  /// does.
   std::shared_ptr<const LoadedModel> ModelFor(Call& call, const std::string& id, const Ability& ability,
                                               std::string_view usual = {});
   Metrics& metrics() { return metrics_; }
   ModelStatistics& statistics() { return statistics_; }
 
-  /// Waits for the engine. Throws as Engine::Compute.
+  /// Waits for the engine's result. Throws as Engine::Compute.
   void Compute(const std::shared_ptr<Task>& task, const Call& call);
-  /// The same for a function, alone. Of all classes but kWhole it calls GiveWay between its steps.
+  /// The same for a function, alone. Functions of all classes but kWhole call GiveWay between their steps.
   void Compute(const TaskLabels& labels, const Call& call, const std::function<void()>& work,
                TaskClass task_class = TaskClass::kWhole);
   void GiveWay() { engine_.GiveWay(); }
@@ -57,19 +58,19 @@ class Context {
     return engine_.Together(labels, operations);
   }
 
-  /// Work of a request on its own thread alone, beside the engine's: reading texts. As many at a time as there are
-  /// cores, at which clients take turns. Throws Cancelled if the call is cancelled before it begins.
+  /// Runs a request's work (such as tokenizing texts) on its own thread beside the engine's, as many at a time as there
+  /// are cores; clients take turns. Throws Cancelled if the call is cancelled before it begins.
   void Prepare(const Call& call, const std::function<void()>& work) { cores_.Run(call.turn->client, work); }
 
-  /// An image of a request, on this thread alone; at a time and in turns as Prepare. `where` is its name in errors.
-  /// Throws HttpError 400 if it is none or has too many pixels, and as ImageMemory::Reserve.
+  /// Decodes an image of a request on this thread alone, scheduled as in Prepare. `where` is its name in errors. Throws
+  /// HttpError 400 if it is no image or has too many pixels, and as ImageMemory::Reserve.
   image::Image Decode(const Call& call, std::span<const std::byte> bytes, std::string_view where);
-  /// Bytes that Decode leaves reserved for an image; they may be released when it is gone. While it decodes it has
-  /// reserved all that decoding takes.
+  /// Bytes that Decode leaves reserved for an image; release them once it is gone. During decoding all that it takes is
+  /// reserved.
   static int64_t BytesOf(const image::Image& image) { return image.pixels.size(); }
-  /// For image::DecodeOptions::admit: reserves what `bytes` are more than `reserved`, which becomes as much.
+  /// For image::DecodeOptions::admit: reserves the part of `bytes` above `reserved`, and sets `reserved` to it.
   static void ReserveUpTo(int64_t bytes, const Call& call, int64_t& reserved);
-  /// The model's input of an image, [1, channels, height, width]; likewise.
+  /// The model's input for an image, [1, channels, height, width]; likewise.
   Tensor<float> Pixels(const Call& call, const model::Model& model, const image::Image& image);
   /// The same, in the image's memory where that suffices.
   Tensor<float> Pixels(const Call& call, const model::Model& model, image::Image&& image);
@@ -79,11 +80,11 @@ class Context {
   std::atomic<int64_t> admitted{0};
   /// Requests in their handlers.
   std::atomic<int64_t> active{0};
-  /// Of the images of all requests, in bytes.
+  /// Bytes of the images of all requests.
   std::atomic<int64_t> image_bytes{0};
-  /// A signal has come: the server goes on for a moment, and says that it is not ready.
+  /// A signal has come: the server goes on for a moment, and reports that it is not ready.
   std::atomic<bool> ending{false};
-  /// Seconds after which a request that is turned away should come again.
+  /// Seconds after which a rejected request should try again.
   int RetryAfter() const;
 
  private:

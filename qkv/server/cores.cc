@@ -15,12 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a waiting request looks whether its client has gone.
+// Interval at which a waiting request checks whether its client has gone.
 constexpr std::chrono::milliseconds kLookForClient{25};
-// After which a work lets other clients' work go first.
+// Work lets other clients go first after this time.
 constexpr std::chrono::milliseconds kTurn{20};
 constexpr double kTurnSeconds = std::chrono::duration<double>(kTurn).count();
-constexpr double kLeastCost = 1e-6;   // seconds: each work costs something
+constexpr double kLeastCost = 1e-6;   // seconds: all work costs something
 constexpr double kNewestShare = 0.2;  // of the last work in the running mean
 
 // This thread has a core.
@@ -86,8 +86,8 @@ bool Cores::Await(const std::shared_ptr<Entry>& entry, const std::function<bool(
   return true;
 }
 
-// Lets other clients' work go first if this one has had its turn. Its own client's work waits: what has begun holds
-// memory. False if it was cancelled meanwhile, without a core.
+// Lets other clients' work go first if this one has had its turn. The same client's other work waits: work that has
+// begun holds memory. False if it was cancelled meanwhile, without a core.
 bool Cores::GiveWay(const std::shared_ptr<Entry>& entry, const std::function<bool()>& cancelled) {
   if (!entry->has_core) return false;
   if (Clock::now() - entry->since < kTurn) return true;
@@ -105,7 +105,7 @@ bool Cores::GiveWay(const std::shared_ptr<Entry>& entry, const std::function<boo
   return Await(entry, cancelled);
 }
 
-// Under the lock.
+// Called under the lock.
 void Cores::Finish(const std::shared_ptr<Entry>& entry) {
   const double seconds = std::chrono::duration<double>(Clock::now() - entry->since).count();
   queue_.Finish(entry, seconds);
@@ -114,7 +114,7 @@ void Cores::Finish(const std::shared_ptr<Entry>& entry) {
   ++free_;
 }
 
-// Under the lock.
+// Called under the lock.
 void Cores::Give() {
   while (free_ > 0 && queue_.size() > 0) {
     const auto next = std::static_pointer_cast<Entry>(queue_.First([](const QueuedWork&) { return true; }));

@@ -1,5 +1,4 @@
-// Cores for work beside the engine's, on requests' own threads: clients take turns at them as in the engine
-// (fair_queue.h).
+// Cores for work on requests' own threads, beside the engine's: clients take turns as in the engine (fair_queue.h).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,12 @@ class Cores {
  public:
   explicit Cores(int64_t count) : free_(count) {}
 
-  /// Does `work` on this thread, alone, when it is the client's turn and a core is free; within such work at once.
-  /// Where the work asks whether it is wanted (core/work.h), it gives its core to other clients from time to time, and
-  /// waits for its turn again: so it must not hold a lock there. Throws what it throws, and Cancelled if this thread's
-  /// CancelScope says so while it waits.
+  /// Runs `work` on this thread when it is the client's turn and a core is free; inside such work at once. When the
+  /// work checks for cancellation (core/work.h), it gives its core to other clients from time to time and waits for its
+  /// next turn: so it must not hold a lock there. Throws what `work` throws, and Cancelled if this thread's CancelScope
+  /// is cancelled while it waits.
   void Run(const std::string& client, const std::function<void()>& work);
-  /// Work that waits.
+  /// Number of works that wait.
   int64_t waiting() const;
 
  private:

@@ -22,7 +22,7 @@ constexpr size_t kLeastToPack = 1000;                 // bytes: below, the packe
 constexpr int64_t kInflateStep = int64_t{256} << 10;  // bytes that are unpacked at a time
 constexpr size_t kDeflateStep = size_t{256} << 10;    // bytes that are packed at a time
 
-// The part before a separator, which is taken off.
+// Removes the part before a separator and returns it.
 std::string_view NextItem(std::string_view& list, char separator) {
   const size_t end = std::min(list.find(separator), list.size());
   const std::string_view part = list.substr(0, end);
@@ -111,7 +111,7 @@ std::string Gunzip(std::string_view packed, int64_t most, const std::function<vo
   for (bool ended = false; !ended;) {
     if (size == room) {
       const int64_t more =
-          std::min(std::max(room, kFirstRoom), most + 1 - size);  // one more shows that it is too large
+          std::min(std::max(room, kFirstRoom), most + 1 - size);  // one more byte shows that it is too large
       reserve(room + more);                                       // the old memory stays until it is copied
       std::string larger(static_cast<size_t>(room + more), '\0');
       std::copy(content.begin(), content.end(), larger.begin());

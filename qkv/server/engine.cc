@@ -10,12 +10,12 @@
 namespace qkv::server {
 namespace {
 
-// How often a waiting caller looks whether its client has gone.
+// Interval at which a waiting caller checks whether its client has gone.
 constexpr std::chrono::milliseconds kLook{25};
-// Before any was measured: operations that a core does in a second, and seconds of a task of unknown ones.
+// Used until measured: operations that a core does in a second, and seconds of a task of unknown operations.
 constexpr double kOperationsPerSecond = 3e10, kUsualSeconds = 0.01;
-constexpr double kLeastSeconds = 1e-6;  // of a task: each costs something
-// Share of the last measurement in a running mean.
+constexpr double kLeastSeconds = 1e-6;  // of a task: all work costs something
+// Weight of the last measurement in a running mean.
 constexpr double kNewest = 0.2;
 
 double SecondsBetween(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
@@ -141,14 +141,14 @@ void Engine::Learn(const Batch& batch, double seconds) {
   if (!is_new) known->second += kNewest * (seconds / units - known->second);
 }
 
-// With `wait` any task, without it one that the running task gives way to.
+// With `wait` any task, without it one that the running task yields to.
 std::shared_ptr<Engine::Entry> Engine::First(bool wait) const {
   return std::static_pointer_cast<Entry>(queue_.First([&](const QueuedWork& work) {
     return wait || static_cast<const Entry&>(work).task->task_class() > running_class_;
   }));
 }
 
-// True if tasks of this one's key that wait fill a batch.
+// True if waiting tasks with this one's key fill a batch.
 bool Engine::IsFull(const Entry& first) const {
   int64_t rows = 0;
   double cost = 0;
@@ -160,7 +160,7 @@ bool Engine::IsFull(const Entry& first) const {
          (first.task->task_class() == TaskClass::kWhole && cost >= options_.most_seconds);
 }
 
-// Lets more tasks of the first one's key come, for a moment.
+// Waits a moment for more tasks with the first one's key.
 void Engine::AwaitOthers(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Entry> first = First(/*wait=*/true);
   if (!first || first->key.empty()) return;
@@ -171,8 +171,8 @@ void Engine::AwaitOthers(std::unique_lock<std::mutex>& lock) {
   });
 }
 
-// The task whose turn it is, and others of its key. With `wait` it waits for a task, and then a moment for more of
-// them; without it only tasks that the running one gives way to are taken, at once.
+// The task whose turn it is, and others with its key. With `wait` it waits for a task, and then a moment for more of
+// them; without it, at once, only tasks that the running one yields to.
 Engine::Batch Engine::Next(std::unique_lock<std::mutex>& lock, bool wait) {
   if (wait) {
     changed_.wait(lock, [&] { return stopped_ || queue_.size() > 0; });
@@ -212,7 +212,7 @@ void Engine::RunBatch(const Batch& batch) {
       batch[0]->error = std::current_exception();
       return;
     }
-    // One of them is at fault: the others get their answers.
+    // One task is at fault: running each alone gives the others their answers.
     for (const auto& entry : batch) RunBatch({entry});
   }
 }

@@ -1,6 +1,6 @@
 // One queue for all computations: a pass uses every core, so two at a time would be slower than one after the other
 // (core/parallel.h). Clients take turns (fair_queue.h). Tasks of one kind that wait at the same time are computed
-// together, as many as take a few tens of milliseconds.
+// together, for up to a few tens of milliseconds.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,8 @@ struct TaskLabels {
   std::string model, work;
 };
 
-/// Which tasks go first, the later ones. Between its steps (Engine::GiveWay) a task gives way to those of later
-/// classes, but to none of its own: tasks of one class may share what they work on, and at most one of each is under
-/// way.
+/// Priorities of tasks, lowest first. Between its steps (Engine::GiveWay) a task gives way to those of higher classes,
+/// but to none of its own: tasks of one class may share data, and at most one of each is in progress.
 enum class TaskClass {
   kLong,      // texts that take longer than about a second
   kExplorer,  // calls of the explorer's page, however long
@@ -40,22 +39,22 @@ enum class TaskClass {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Tasks of one key may be computed together; a task without one is computed alone.
+  /// Tasks with the same key may be computed together; a task without one is computed alone.
   virtual std::string Key() const { return {}; }
   /// Whether it can be computed with another of its key.
   virtual bool Joins(const Task& /*other*/) const { return true; }
-  /// What counters name it by: the model's id and the kind of work.
+  /// Labels in the counters: the model's id and the kind of work.
   virtual TaskLabels Labels() const { return {}; }
   /// Images or texts in it.
   virtual int64_t size() const { return 1; }
-  /// What it takes of a batch (EngineOptions::most_together).
+  /// Its share of a batch (EngineOptions::most_together).
   virtual int64_t rows() const { return size(); }
-  /// Estimate of its arithmetic, which its time is in proportion to; 0: it takes as long as others of its labels.
+  /// Estimate of its arithmetic, to which its time is proportional; 0: it takes as long as others with its labels.
   virtual double operations() const { return 0; }
-  /// Of all but kWhole it gives way between its steps, and time does not bound its batch.
+  /// Tasks of all classes but kWhole give way between their steps, and time does not bound their batch.
   virtual TaskClass task_class() const { return TaskClass::kWhole; }
-  /// Computes all of `batch`, which holds this task and others of its key, and leaves each result in its task. None may
-  /// depend on the others. It is cancelled (core/work.h) once no caller of the batch waits.
+  /// Computes all of `batch`, which holds this task and others with its key, and stores each result in its task.
+  /// Results must not depend on each other. It is cancelled (core/work.h) once no caller of the batch waits.
   virtual void Run(std::span<Task* const> batch) = 0;
 };
 
@@ -63,7 +62,7 @@ struct EngineOptions {
   int64_t most_together = 32;                  // images or texts of one batch, and beams of texts
   double most_seconds = 0.04;                  // of one batch, as predicted; but one image or text at least
   std::chrono::microseconds most_delay{2000};  // that a task waits for others of its key
-  std::function<bool()> more_may_come;         // false: nothing is on its way to the queue, so waiting is in vain
+  std::function<bool()> more_may_come;         // false: no task is on its way to the queue, so waiting is useless
 };
 
 /// Sizes and times of a batch, for counters.
@@ -82,26 +81,26 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Waits until the task has been computed, on the engine's thread; throws what it threw. Throws Cancelled soon after
-  /// `cancelled` becomes true, which is called from several threads; a task that has begun may then still be computed
-  /// for others, so it owns what it works on. Must not be called by a task.
+  /// `cancelled`, which is called from several threads, returns true; a task that has begun may then still be computed
+  /// for others, so it owns its data. Must not be called by a task.
   void Compute(const std::shared_ptr<Task>& task, Turn& turn, const std::function<bool()>& cancelled);
   /// The same for a function, alone. It may use the caller's memory: if it has begun, the caller waits for its end,
-  /// which is soon if it asks whether it is cancelled. Of all classes but kWhole it calls GiveWay between its steps.
+  /// which is soon if it checks for cancellation. Functions of all classes but kWhole call GiveWay between their steps.
   void Compute(const TaskLabels& labels, const std::function<void()>& work, TaskClass task_class, Turn& turn,
                const std::function<bool()>& cancelled);
-  /// Called by a task between its steps: computes one batch of those that go first, so that neither waits for long.
+  /// Called by a task between its steps: computes one batch of higher priority, so that neither waits for long.
   void GiveWay();
 
-  /// Tasks that wait.
+  /// Number of waiting tasks.
   int64_t waiting() const;
   /// The same by the model of their labels.
   std::map<std::string, int64_t> WaitingByModel() const;
-  /// Seconds in which all that waits and what is computed will be done, as predicted.
+  /// Predicted seconds until all waiting and running work is done.
   double ExpectedWait() const;
-  /// Seconds that so many operations, or so many images or texts if these are 0, will take: by the tasks of these
-  /// labels so far, or by a guess.
+  /// Predicted seconds of so many operations, or of so many images or texts if these are 0: by earlier tasks with these
+  /// labels, or by a guess.
   double Predict(const TaskLabels& labels, double operations, int64_t size = 1) const;
-  /// How many of these images or texts, the first of them, make a batch: one at least. operations: of each.
+  /// How many of these images or texts, from the first, make a batch: one at least. operations: of each.
   int64_t Together(const TaskLabels& labels, std::span<const double> operations) const;
 
  private:
@@ -111,7 +110,7 @@ class Engine {
     std::string key;
     Clock::time_point since;
     std::function<bool()> cancelled;
-    std::atomic<bool> left = false;  // its caller has
+    std::atomic<bool> left = false;  // its caller has left
     bool begun = false, done = false;
     double queued = 0, computed = 0;  // seconds
     std::exception_ptr error;
@@ -139,14 +138,14 @@ class Engine {
   std::condition_variable changed_;
   FairQueue queue_;
   bool stopped_ = false;
-  double running_ = 0;  // predicted seconds of what is computed
+  double running_ = 0;  // predicted seconds of the running batch
   struct Kind {
     std::string model, work;
     bool by_operations = false;
     auto operator<=>(const Kind&) const = default;
   };
   std::map<Kind, double> unit_seconds_;  // of an operation, or of an image or text; running means
-  // Of the engine's thread:
+  // Used by the engine's thread only:
   double given_ = 0;                             // seconds that the running task gave to others
   TaskClass running_class_ = TaskClass::kWhole;  // of the running task
   std::thread thread_;

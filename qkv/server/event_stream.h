@@ -14,14 +14,14 @@ class EventStream {
   EventStream(const EventStream&) = delete;
   EventStream& operator=(const EventStream&) = delete;
 
-  /// The first one begins the answer, so what fails before it has a status of its own. Returns false when the client
-  /// does not take the answer any more.
+  /// The first event begins the answer, so an earlier failure has a status of its own. Returns false if the client no
+  /// longer takes the answer.
   bool Send(const io::Json& event);
   /// True once the answer has begun: its status is 200 then, even if it fails later.
   bool begun() const { return begun_; }
   /// The last event: {"error"}, as ErrorResponse has it.
   void Fail(int status, std::string_view type, std::string_view message);
-  /// Of an Error, as ErrorResponse has it.
+  /// The same for an Error, as ErrorResponse has it.
   void Fail(const Error& error);
   /// Ends the answer with "data: [DONE]", as OpenAI does.
   void End();

@@ -1,4 +1,4 @@
-// One request and the way to answer it, from any thread.
+// One request and how to answer it, from any thread.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ class Exchange {
   virtual ~Exchange() = default;
 
   const HttpRequest& request() const { return request_; }
-  /// True when the answer is not needed any more: the client has gone, or the server gives up at its end.
+  /// True when the answer is no longer needed: the client has gone, or the server shuts down.
   virtual bool cancelled() const = 0;
-  /// Before the request's body is read: unpacks it if it is compressed, and reserves what reading it takes if it is
-  /// JSON. Throws HttpError 400, 413 and 429 as encoding.h's Gunzip, within Limits. Unpacking takes time: not for the
-  /// transport's thread.
+  /// Call it before reading the request's body: unpacks it if it is compressed, and reserves memory to parse it if it
+  /// is JSON. Throws HttpError 400, 413 and 429 as encoding.h's Gunzip, within Limits. Unpacking takes time: do not
+  /// call it on the transport's thread.
   virtual void PrepareBody() = 0;
-  /// To be called before the end of the answer; the last note counts.
+  /// Call it before the end of the answer; the last note counts.
   virtual void Note(WorkNote note) = 0;
-  /// Sends the whole answer. Once, and neither before nor after BeginStream. Status 499, of a client that has left,
+  /// Sends the whole answer. Once, and neither before nor after BeginStream. Status 499, for a client that has left,
   /// closes the connection.
   virtual void Respond(HttpResponse response) = 0;
   /// Begins an answer whose body follows in pieces; head.body is its first.

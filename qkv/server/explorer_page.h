@@ -5,7 +5,7 @@
 
 namespace qkv::server {
 
-/// One self-contained HTML file; of a build without Node.js a page that says so.
+/// One self-contained HTML file; built without Node.js, a page that says so.
 std::string_view ServedPage();
 
 }  // namespace qkv::server

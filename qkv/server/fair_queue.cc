@@ -58,9 +58,8 @@ void FairQueue::Take(const Work& work) {
   client.start += work->cost;
 }
 
-// Virtual time goes on by the seconds' share of each that waits, as if all of them were served at once. Those that came
-// during the work count: they waited for most of it, and who comes after them is not to wait until they had their
-// share.
+// Virtual time advances by the seconds' share of each waiting client, as if all were served at once. Clients that came
+// during the work count: they waited for most of it, and later ones should not wait until these had their share.
 void FairQueue::Finish(const Work& work, double seconds) {
   ClientShare& client = *work->client;
   work->requests = std::max<int64_t>(work->requests, std::ssize(client.waiting) + 1);
@@ -71,7 +70,7 @@ void FairQueue::Finish(const Work& work, double seconds) {
   work->finish += seconds - work->cost;
 }
 
-// Those that wait, and this one.
+// Waiting clients, and this one.
 int64_t FairQueue::CountClients(const ClientShare& served) const {
   return std::ranges::count_if(
       clients_, [&](const auto& client) { return client.second.get() == &served || !client.second->waiting.empty(); });
@@ -95,7 +94,7 @@ void FairQueue::ForEach(const std::function<void(const QueuedWork&)>& use) const
   }
 }
 
-// A client without requests owes nothing: it has had at most its part.
+// A client without requests owes nothing: it has had at most its share.
 void FairQueue::Prune() {
   std::erase_if(clients_, [](const auto& client) { return client.second.use_count() == 1; });
 }

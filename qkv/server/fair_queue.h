@@ -1,6 +1,6 @@
-// Which waiting work is next: clients share the engine by what their work costs, and each client's requests share its
-// part. Weighted fair queueing (Demers, Keshav, Shenker 1989) at both levels: cheap work passes by expensive work, and
-// nothing waits for ever. Not thread-safe.
+// Chooses which waiting work is next: clients share the engine by the cost of their work, and each client's requests
+// share its part. Weighted fair queueing (Demers, Keshav, Shenker 1989) at both levels: cheap work passes expensive
+// work, and nothing waits for ever. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace qkv::server {
 
 struct QueuedWork;
 
-/// What one client has had and waits for. Times are virtual: seconds of work per request, or per client, in turn.
+/// What one client has used, and its waiting work. Times are virtual: seconds of work per request, or per client.
 struct ClientShare {
   std::vector<std::shared_ptr<QueuedWork>> waiting;
   double now = 0;    // of its requests
   double start = 0;  // at which its next work begins, of all clients
 };
 
-/// One request: what it has had, of its client's part.
+/// One request's use of its client's share.
 struct Turn {
   std::string client;                       // its address: clients are told apart by ClientKey (host.h)
   std::shared_ptr<ClientShare> share = {};  // set by FairQueue
@@ -29,7 +29,7 @@ struct Turn {
   double queued = 0, computed = 0;          // seconds, so far
 };
 
-/// To be derived from. `cost` is given, in predicted seconds above 0; the rest is the queue's.
+/// Base class of work. The caller sets `cost`, in predicted seconds above 0; the rest is the queue's.
 struct QueuedWork {
   double cost = 0;
   double finish = 0;  // virtual
@@ -45,22 +45,22 @@ class FairQueue {
   FairQueue() = default;
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
-  /// What still waits and its client know each other.
+  /// Separates waiting work from its clients, which point at each other.
   ~FairQueue();
 
   void Add(Work work, Turn& turn);
   /// The next of those for which `may` is true; null if there is none.
   Work First(const std::function<bool(const QueuedWork&)>& may) const;
-  /// Takes it out to be computed: its client has had its cost, until Finish tells what it really took.
+  /// Takes the work out to be computed: its cost is charged to its client until Finish corrects it.
   void Take(const Work& work);
-  /// What was taken has ended: its client has had so many seconds instead of its cost. `work->finish` is corrected as
-  /// well, which the request's Turn begins its next work with.
+  /// The work has ended: its client is charged these seconds instead of its cost. Also corrects `work->finish`, from
+  /// which the request's Turn begins its next work.
   void Finish(const Work& work, double seconds);
-  /// Takes it out without that. False if it is not there.
+  /// Takes the work out without charging. False if it is not there.
   bool Remove(const Work& work);
 
   int64_t size() const { return size_; }
-  /// Of all that waits.
+  /// Cost of all waiting work.
   double cost() const;
   void ForEach(const std::function<void(const QueuedWork&)>& use) const;
 

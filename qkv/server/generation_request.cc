@@ -9,9 +9,9 @@ namespace qkv::server {
 namespace {
 
 constexpr size_t kMaxStops = 16, kMaxStop = 1000;
-// A search holds the keys and values of all its beams.
+// Beam search holds the keys and values of all its beams.
 constexpr int64_t kMaxBeams = 64;
-// What JSON's numbers hold in every language.
+// The largest integer that JSON's numbers hold in every language.
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
 
 }  // namespace
@@ -28,7 +28,7 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
   s.sampling.top_p = input.Number("top_p", s.sampling.top_p, 1e-6, 1);
   s.sampling.min_p = input.Number("min_p", s.sampling.min_p, 0, 1);
   s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, kMaxSeed));
-  // A search draws nothing, and drawing is no search: the one that was asked for counts.
+  // Beam search and sampling exclude each other: a field for one switches off the other of the model's settings.
   if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
   if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;
   s.Validate();

@@ -1,4 +1,4 @@
-// What requests for texts have in common: how tokens are chosen, and where a text stops.
+// Fields that requests for texts share: how tokens are chosen, and where a text stops.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
 /// These names and those of the fields that SettingsOf reads.
 FieldNames WithDecoding(FieldNames names);
 
-/// What a decoder with a source writes of each text, from LanguageModel::ReadSources, in tasks whose texts × beams are
-/// those of one batch, so that others take their turn. The seed of the i-th is options.settings.sampling.seed + i.
-/// Throws as app::LanguageModel::Write, and Cancelled.
+/// Texts of an encoder-decoder for sources from LanguageModel::ReadSources, in tasks whose texts × beams are those of
+/// one batch, so that other clients take their turn. The seed of the i-th is options.settings.sampling.seed + i. Throws
+/// as app::LanguageModel::Write, and Cancelled.
 std::vector<app::Written> WriteTexts(Context& context, const Call& call,
                                      const std::shared_ptr<const LoadedModel>& model,
                                      std::span<const app::TextIds> texts, const app::WritingOptions& options);
@@ -32,16 +32,16 @@ std::vector<app::Written> WriteTexts(Context& context, const Call& call,
 /// bytes.
 std::vector<std::string> StopsOf(const RequestInput& input);
 
-/// Ends a text where one of several texts begins, whichever pieces it comes in.
+/// Ends a text where one of several stop texts begins, even if that is split between pieces.
 class StopScanner {
  public:
   explicit StopScanner(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  /// Takes the next piece and returns what may be shown: what could be the beginning of a stop is kept back.
+  /// Takes the next piece and returns what may be shown: a possible beginning of a stop is kept back.
   std::string Add(std::string_view piece);
   /// True once a stop has come. It is not shown, nor is what follows.
   bool stopped() const { return stopped_; }
-  /// What was kept back, at the text's end.
+  /// The rest that was kept back, at the text's end.
   std::string Rest();
 
  private:

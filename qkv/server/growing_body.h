@@ -1,4 +1,4 @@
-// The body of a request, whose memory grows with the bytes that have come, whatever length was announced.
+// The body of a request. Memory grows with the bytes received, whatever length was announced.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct GrowingBody {
     template <typename Buffers>
     size_t put(const Buffers& buffers, boost::system::error_code& error) {
       const size_t got = boost::beast::buffer_bytes(buffers), size = body_.size() + got;
-      // Twice as much at a time, but not more than is to come.
+      // Doubles, but not beyond the announced length.
       if (size > body_.capacity()) body_.reserve(std::max<size_t>(size, std::min<uint64_t>(length_, 2 * size)));
       for (const auto buffer : boost::beast::buffers_range_ref(buffers)) {
         body_.append(static_cast<const char*>(buffer.data()), buffer.size());

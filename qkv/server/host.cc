@@ -124,7 +124,7 @@ std::string TrustedProxies::ClientOf(const std::string& peer, std::string_view f
     const size_t comma = forwarded.rfind(',');
     const std::string_view last = TrimBlanks(forwarded.substr(comma + 1));  // npos + 1 is 0
     forwarded = forwarded.substr(0, comma == std::string_view::npos ? 0 : comma);
-    // Some proxies add the port. IPv6 without brackets is no host, yet an address.
+    // Some proxies add the port. IPv6 without brackets is no host, but an address.
     const std::optional<std::string> host = ParseHost(last);
     const std::string address = host ? *host : std::string(last);
     if (!IsAddress(address) || address.find('%') != std::string::npos) break;  // a zone is of the proxy's machine

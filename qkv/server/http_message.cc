@@ -35,9 +35,9 @@ std::string TakeHost(std::string_view target, HttpRequest* request) {
 
 bool IsOfWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-'; }
 
-// A message of qkv/app in the words of requests.
+// Translates a message of qkv/app to the names of request fields.
 std::string InFields(std::string_view message) {
-  // Options whose fields are called otherwise, and commands that are routes.
+  // Options whose fields have other names, and commands that are routes.
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"--layer", "layers"},
       {"--head", "heads"},

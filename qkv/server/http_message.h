@@ -21,7 +21,7 @@ struct HttpRequest {
                                                // that are lists all
   std::string body;                            // empty until it has been read
   std::string id;                              // given by the client (X-Request-Id) or made here; printable
-  std::string host;                            // by which it is called, as ParseHost; empty: none, of HTTP/1.0
+  std::string host;                            // the host it names, as ParseHost; empty: none, in HTTP/1.0
   std::string peer;                            // address of the client
   std::string proxy;                           // address of the trusted proxy that named the client, or empty
 
@@ -53,17 +53,17 @@ class HttpError : public Error {
   std::string type_;
 };
 
-/// Without the blanks and tabs at its ends, which headers may have around values.
+/// Removes the blanks and tabs that headers may have around values.
 std::string_view TrimBlanks(std::string_view text);
 
-/// Throws HttpError 400: "NAME: expected …" of a field or a header, or a message of its own.
+/// Throws HttpError 400: "NAME: expected …" for a field or a header, or another message.
 [[noreturn]] void BadRequest(std::string_view name, std::string_view expected);
 [[noreturn]] void BadRequest(const std::string& message);
 
-/// Throws HttpError 415: "Content-Type: expected …, got …" of the request's media type.
+/// Throws HttpError 415: "Content-Type: expected …, got …" with the request's media type.
 [[noreturn]] void RefuseMediaType(const HttpRequest& request, std::string_view expected);
 
-/// Calls f, which reads a part of a request: an Error of it becomes HttpError 400.
+/// Calls f, which reads a part of a request: its Error becomes HttpError 400.
 template <typename F>
 auto AsBadRequest(F&& f) {
   try {
@@ -75,20 +75,21 @@ auto AsBadRequest(F&& f) {
   }
 }
 
-/// The answer to an Error of a handler: itself if it is an HttpError, 500 for a model's broken answer, 503 for one
-/// whose files have changed, 413 for a text that is too long, else 400. Of a FileError, whose message names files, it says only that the log has more.
-/// Options of the command line, which messages of qkv/app name, become fields: "layers" for "--layer".
+/// The answer to a handler's Error: itself if it is an HttpError, 500 for a model's broken answer, 503 for a model
+/// whose files have changed, 413 for a text that is too long, else 400. A FileError names files, so the answer only
+/// refers to the log. Options of the command line, which messages of qkv/app name, become fields: "layers" for
+/// "--layer".
 HttpError AsHttpError(const Error& error);
 
-/// {"error": {"message", "type", "code": the status}}; of 429 and 503 with Retry-After. path: of the request; under /v2
-/// it is {"error": the message}, as that protocol has it.
+/// {"error": {"message", "type", "code": the status}}; 429 and 503 with Retry-After. path: of the request; under /v2 it
+/// is {"error": the message}, as that protocol has it.
 HttpResponse ErrorResponse(int status, std::string_view type, std::string_view message, std::string_view path = {});
 
 /// Sets `host`, from the header Host and from the target: a path, which is split and decoded, or a whole address, whose
-/// host then stands for the header's. Throws HttpError 400 if it is not well formed, or gives a field twice.
+/// host then replaces the header's. Throws HttpError 400 if the target is malformed, or gives a field twice.
 void ParseTarget(std::string_view target, HttpRequest* request);
 
-/// What one client, or all together, may cost the transport.
+/// Limits of the transport, for one client or for all together.
 struct Limits {
   int64_t body = 64'000'000;     // bytes of one request
   int64_t bodies = 512'000'000;  // bytes of all bodies that are being read or worked on

@@ -1,4 +1,4 @@
-// On Boost.Beast.
+// HTTP over Boost.Beast.
 #include "qkv/server/http_server.h"
 
 #include <csignal>
@@ -44,7 +44,7 @@ bool HttpServer::State::OpenNext() {
   return true;
 }
 
-// Unless a connection leaves, or waits for another request, before.
+// Accepts again later, unless a connection leaves or becomes idle before.
 void HttpServer::State::AcceptLater() {
   full = true;
   pause.expires_after(std::chrono::milliseconds(100));
@@ -53,8 +53,8 @@ void HttpServer::State::AcceptLater() {
   });
 }
 
-// What is closed for a new connection: the one that has waited longest for its client, of the client with most
-// connections, and of none that has only one.
+// The connection to close for a new one: the one that has waited longest for its client, of the client with most
+// connections; none if it has only one.
 Session* HttpServer::State::LongestWaiting() const {
   std::map<std::string_view, int> of_client;
   for (const Session* session : sessions) ++of_client[session->client()];
@@ -85,7 +85,7 @@ void HttpServer::State::EndIfDone() {
   if (!stopping || !sessions.empty()) return;
   ErrorCode ignored;
   signals.cancel(ignored);
-  signals.clear(ignored);  // whatever is late from now on, a further signal ends the process
+  signals.clear(ignored);  // a further signal ends the process, whatever is still running
   notice.cancel();
   deadline.cancel();
   grace.cancel();
@@ -108,7 +108,7 @@ void HttpServer::State::Drain() {
     if (!none_left) Open(std::move(socket));
   }
   acceptor.close(ignored);
-  // What a client sent just before it could know is still answered.
+  // Answers what a client sent just before it could know of the end.
   grace.expires_after(Seconds(kGraceSeconds));
   grace.async_wait([self = shared_from_this()](const ErrorCode& error) {
     if (error) return;

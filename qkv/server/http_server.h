@@ -1,4 +1,4 @@
-// The transport: connections, limits, time-outs and orderly ends. What a request means is the business of its handlers.
+// The transport: connections, limits, time-outs and orderly shutdown. Handlers interpret requests.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,23 @@ class HttpServer {
   struct Hooks {
     /// Sees a request's header before its body is read; an answer turns it away.
     std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
-    /// The client's address, of a request whose `peer` may be a proxy; empty: `peer`.
+    /// The client's address for a request whose `peer` may be a proxy; empty: `peer`.
     std::function<std::string(const HttpRequest&)> client;
     /// Receives a whole request on the server's thread and must return soon; the answer may come later.
     std::function<void(std::shared_ptr<Exchange>)> handle;
-    /// Called when a request has ended, turned away or answered.
+    /// Called when a request has ended, rejected or answered.
     std::function<void(const HttpRequest&, const Outcome&)> ended;
-    /// Headers for every answer to a request beside its own; may be empty.
+    /// Additional headers for every answer to a request; may be empty.
     std::function<std::vector<std::pair<std::string, std::string>>(const HttpRequest&)> headers;
-    /// The first SIGTERM or SIGINT, or Stop.
+    /// Called at the first SIGTERM or SIGINT, or Stop.
     std::function<void()> ends;
-    /// A second SIGTERM or SIGINT.
+    /// Called at a second SIGTERM or SIGINT.
     std::function<void()> give_up;
-    /// SIGHUP.
+    /// Called at SIGHUP.
     std::function<void()> reload;
   };
 
-  /// Listens at once; port 0 takes a free one. Throws Error if the address cannot be had.
+  /// Listens at once; port 0 takes a free one. Throws Error if the address is not available.
   HttpServer(const std::string& address, uint16_t port, const Limits& limits, Hooks hooks);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -53,10 +53,10 @@ class HttpServer {
   const std::string& address() const;
   uint16_t port() const;
 
-  /// Serves until Stop, SIGTERM or SIGINT. After a signal goes on for notice_seconds, in which balancers may notice
-  /// that it ends. Then takes no new connection, answers what has begun, for drain_seconds at most, and returns.
+  /// Serves until Stop, SIGTERM or SIGINT. After a signal goes on for notice_seconds, so that load balancers may
+  /// notice. Then takes no new connection, answers requests in progress, for drain_seconds at most, and returns.
   void Run(double drain_seconds, double notice_seconds = 0);
-  /// Without notice. From any thread or a signal's.
+  /// Stops without notice. May be called from any thread or a signal handler.
   void Stop();
   /// True if only this machine reaches it.
   bool loopback() const;

@@ -1,4 +1,4 @@
-// Images of requests, made ready for a model.
+// Prepares images of requests for a model.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace qkv::server {
 
-/// The model's input of each image. Throws HttpError 400 that names the image, and Cancelled if this thread's
-/// CancelScope says so.
+/// The model's input for each image. Throws HttpError 400 that names the image, and Cancelled if this thread's
+/// CancelScope is cancelled.
 std::vector<Tensor<float>> PixelsOf(Context& context, const Call& call, const model::Model& model,
                                     const std::vector<Upload>& images);
 
-/// The results of passes of a few images at a time, between which others may be computed and the call may be cancelled:
+/// Results of passes over a few images at a time, between which other work may run and the call may be cancelled:
 /// logits [C], pooled [D] or tokens [N, D] of each. pixels: as PassTask. Throws model::AnswerError if one is not
 /// finite.
 std::vector<Tensor<float>> ComputePasses(Context& context, const Call& call,

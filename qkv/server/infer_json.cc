@@ -14,8 +14,8 @@ using Event = io::Json::parse_event_t;
 
 constexpr int64_t kStepsOfValue = 64;  // some hundred nanoseconds
 
-// Takes the elements of "data" as the parser comes to them. Depths are nlohmann's: 0 is the object itself, 1 its keys
-// and their values, 3 the keys of an object in "inputs".
+// Takes out the elements of "data" while parsing. Depths are nlohmann's: 0 is the object itself, 1 its keys and their
+// values, 3 the keys of an object in "inputs".
 class Taker {
  public:
   explicit Taker(std::vector<InferData>* data) : data_(*data) {}
@@ -65,7 +65,7 @@ class Taker {
     }
   }
 
-  // All lists of one depth are of one length, and elements are in the deepest.
+  // All lists of one depth must have one length; elements are in the deepest.
   void EndList() {
     const size_t axis = counts_.size() - 1;
     if (axis >= Shape::kMaxRank) taken_->fault = "lists nested too deeply";

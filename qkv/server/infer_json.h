@@ -12,7 +12,7 @@
 
 namespace qkv::server {
 
-/// Texts of one tensor, and rows of ids.
+/// Limit of the texts, or rows of ids, of one tensor.
 inline constexpr int64_t kMaxInferTexts = 2048;
 
 /// The elements of a list "data", which may be nested.
@@ -21,7 +21,7 @@ struct InferData {
   std::vector<float> floats;       // else
   std::vector<std::string> texts;  // or texts
   std::vector<int64_t> extents;    // of the lists, outermost first
-  std::string fault;               // what it is instead of equal lists of numbers or of texts, or empty
+  std::string fault;               // description of what is not equal lists of numbers or of texts; or empty
 
   int64_t size() const { return std::ssize(integers) + std::ssize(floats) + std::ssize(texts); }
   /// True if it is one list of `shape`'s size, or lists in lists as `shape` says.
@@ -33,8 +33,8 @@ struct InferJson {
   std::vector<InferData> data;  // of each object in "inputs"
 };
 
-/// Throws HttpError 400 for what is no JSON object, for more than kMaxValues values beside the tensors', and for more
-/// than four million of theirs or kMaxInferTexts texts of one.
+/// Throws HttpError 400 if the text is no JSON object, for more than kMaxValues values beside the tensors', and for a
+/// tensor of more than four million numbers or kMaxInferTexts texts.
 InferJson ParseInferJson(std::string_view text);
 
 }  // namespace qkv::server

@@ -71,7 +71,7 @@ Shape ShapeOf(const io::Json& json, const std::string& what) {
   }
 }
 
-// Moves the elements of "data" to the tensor, as its datatype has them.
+// Moves the elements of "data" to the tensor, by its datatype.
 void MoveElements(InferData& data, InferTensor* tensor, const std::string& what) {
   if (!data.fault.empty()) BadRequest(what, "numbers or texts in one list or in equal lists, got " + data.fault);
   if (!data.Fits(tensor->shape)) {
@@ -101,7 +101,7 @@ void CopyNumbers(std::string_view bytes, std::vector<T>* to) {
   }
 }
 
-// Each element behind its length, of 32 bits. As many as the shape has.
+// Splits elements, each preceded by its length in 32 bits, as many as the shape has.
 std::vector<std::string> SplitElements(std::string_view bytes, int64_t count, const std::string& what) {
   if (count > kMaxInferTexts) BadRequest(what, fmt::format("up to {} texts", kMaxInferTexts));
   std::vector<std::string> elements;
@@ -169,7 +169,7 @@ WantedOutput ParseOutput(const io::Json& json, bool binary, const std::string& w
   return output;
 }
 
-// The JSON of a body and the bytes behind it.
+// Splits a body into its JSON and the bytes behind it.
 std::pair<std::string_view, std::string_view> SplitBody(const HttpRequest& request, std::string_view given) {
   const std::string_view body = request.body;
   if (given.empty()) return {body, {}};

@@ -1,5 +1,5 @@
 // Requests and answers of the Open Inference Protocol (v2) as bytes: JSON, and JSON followed by the tensors' bytes (its
-// binary extension). What the tensors mean is not known here.
+// binary extension). Not here: what the tensors mean (infer_model.h).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace qkv::server {
 
-/// A tensor of one of the types that models here read and write. One of the lists has its elements.
+/// A tensor of a type that models here read and write. One of the lists has its elements.
 struct InferTensor {
   std::string name;
   std::string datatype;            // "FP32", "INT32", "INT64" or "BYTES"
@@ -42,10 +42,10 @@ struct InferRequest {
   std::optional<std::string_view> raw;
 };
 
-/// Throws HttpError 400 that says what is wrong; 415 for shared memory, which this server does not take.
+/// Throws HttpError 400 that says what is wrong; 415 for shared memory, which this server does not support.
 InferRequest ParseInferRequest(const HttpRequest& request);
 
-/// One output of an answer, in the way in which it is sent.
+/// One output of an answer, in the form in which it is sent.
 struct InferOutput {
   InferTensor tensor;
   bool binary = false;

@@ -17,7 +17,7 @@
 namespace qkv::server {
 namespace {
 
-// Of preprocessed pixels, which are around zero: beyond it a pass ends in infinity.
+// Largest accepted pixel value after preprocessing, which centres pixels near zero; larger ones overflow.
 constexpr float kMaxPixel = 1e6F;
 
 InferTensor Floats(const std::string& name, const Shape& shape, std::vector<float> values) {
@@ -30,7 +30,7 @@ InferTensor Rows(const std::string& name, const std::vector<std::vector<float>>&
   return Floats(name, {std::ssize(rows), std::ssize(rows[0])}, std::move(values));
 }
 
-// "score:index:label" of the greatest of each row.
+// Describes the greatest entries of each row as "score:index:label".
 InferTensor Greatest(const InferTensor& tensor, int64_t classes, const std::vector<std::string>& labels) {
   if (tensor.datatype != "FP32" || tensor.shape.rank() != 2) {
     BadRequest(tensor.name + ": classification is of outputs with a number for each class");
@@ -53,7 +53,7 @@ InferTensor Greatest(const InferTensor& tensor, int64_t classes, const std::vect
   return best;
 }
 
-// One request in work.
+// One request in progress.
 class Inference {
  public:
   Inference(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
@@ -164,7 +164,7 @@ class Inference {
     return names;
   }
 
-  // The model's input of each image.
+  // The model's input for each image.
   std::vector<Tensor<float>> Pixels() const {
     if (const InferTensor* images = Find("image")) {
       if (images->texts.size() > kMaxImages)
@@ -257,7 +257,7 @@ class Inference {
 
   static int64_t BytesOf(const Shape& shape) { return shape.size() * static_cast<int64_t>(sizeof(float)); }
 
-  // For one pass of several. They are reserved until the request has ended.
+  // Copies the images for one pass over several. The memory stays reserved until the request has ended.
   std::vector<Tensor<float>> Copies(const std::vector<Tensor<float>>& tensors) const {
     std::vector<Tensor<float>> copies;
     for (const Tensor<float>& tensor : tensors) {
@@ -275,7 +275,7 @@ class Inference {
     const int64_t B = ids.shape[0], D = towers.width();
     const std::vector<double> operations(static_cast<size_t>(B), TextOperations(*model_, ids.shape[1]));
     std::vector<std::vector<float>> rows;
-    // A few at a time, as EmbedTexts does.
+    // Computes a few at a time, as EmbedTexts does.
     const int64_t most = context_.Together({model_->id(), EmbedTask::kWork}, operations);
     for (int64_t begin = 0; begin < B; begin += most) {
       const auto some = [begin, end = std::min(begin + most, B)](const InferTensor& tensor) {
@@ -303,7 +303,7 @@ class Inference {
     add("probabilities", towers.Probabilities(logits));
   }
 
-  // How tokens are chosen; a parameter with another name is the protocol's, or a mistake.
+  // Options for choosing tokens; other parameters are the protocol's, or mistakes.
   RequestInput Options() const {
     io::Json fields = request_.parameters;
     for (const char* name :

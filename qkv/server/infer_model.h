@@ -16,15 +16,15 @@ struct TensorSpec {
   std::vector<int64_t> shape;  // -1: any number
 };
 
-/// A request gives one of the inputs, or of a model with two towers images and texts.
+/// A request gives one of the inputs, or for a model with two towers images and texts.
 struct ModelTensors {
   std::vector<TensorSpec> inputs, outputs;
 };
 
-/// From the model's files alone.
+/// Described by the model's files alone.
 ModelTensors DescribeTensors(const ModelFacts& facts);
 
-/// The outputs that the request asks for, in its order. Throws HttpError 400 for tensors that the model does not have.
+/// The requested outputs, in the request's order. Throws HttpError 400 for tensors that the model does not have.
 InferAnswer Infer(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                   const InferRequest& request);
 

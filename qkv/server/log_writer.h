@@ -1,4 +1,4 @@
-// Lines for the log, written on a thread of their own: whoever reads them slowly stops no request.
+// Log lines, written on a thread of their own: a slow reader stops no request.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@ class LogWriter {
  public:
   /// `write` is called with one line after the other; empty: nothing is written.
   explicit LogWriter(std::function<void(const io::Json&)> write);
-  /// Writes what waits.
+  /// Writes all waiting lines.
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  /// From any thread, and never waits. While 10,000 lines wait further ones are left out, and a line says how many:
-  /// {"level": "warning", "event": "dropped", "lines"}.
+  /// Callable from any thread; never waits. While 10,000 lines wait, further ones are dropped, and a line says how
+  /// many: {"level": "warning", "event": "dropped", "lines"}.
   void Write(io::Json line);
-  /// Waits until all lines before it are written; false if that takes longer than `limit`.
+  /// Waits until all earlier lines are written; false if that takes longer than `limit`.
   bool Flush(std::chrono::milliseconds limit);
 
  private:

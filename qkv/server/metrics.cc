@@ -22,7 +22,7 @@ const Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025,
                                               0.5,   1,      2.5,   5,    10,    30,   60,  120};
 const Histogram::BucketBoundaries kSizes = {1, 2, 4, 8, 16, 32, 64};
 
-// The family of a builder, in a registry.
+// Registers the family of a builder.
 template <typename Builder>
 auto& Make(prometheus::Registry& registry, Builder builder, const char* name, const char* help) {
   return builder.Name(name).Help(help).Register(registry);
@@ -67,7 +67,7 @@ struct Metrics::Families {
           .Add({});
   prometheus::Gauge& build = Make(registry, prometheus::BuildGauge(), "qkv_build_info", "Always 1; its version.")
                                  .Add({{"version", QKV_VERSION}}, 1);
-  std::mutex mutex;                                     // of the gauges by model
+  std::mutex mutex;                                     // guards the gauges by model
   std::map<std::string, prometheus::Gauge*> of_models;  // in `waiting`
 };
 

@@ -1,4 +1,4 @@
-// What the server counts, in Prometheus' text format.
+// The server's counters, in Prometheus' text format.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace qkv::server {
 
 /// Gauges, read at every scrape.
 struct Levels {
-  int64_t active = 0;                      // requests that are worked on
+  int64_t active = 0;                      // requests in progress
   std::map<std::string, int64_t> waiting;  // tasks in the queue, by model
   int64_t models = 0, model_bytes = 0;     // loaded
 };
@@ -28,7 +28,7 @@ class Metrics {
   /// route: its pattern, so that there are as many series as routes.
   void CountRequest(std::string_view route, const HttpRequest& request, const Outcome& outcome);
   void CountBatch(const BatchReport& report);
-  /// Of one image. model: the one that the request names, or empty.
+  /// Called for one image. model: the one that the request names, or empty.
   void CountDecoding(const std::string& model, double seconds);
   void CountPreparing(const std::string& model, double seconds);
   void CountTokens(const std::string& model, int64_t read, int64_t written);

@@ -1,4 +1,4 @@
-// What each model has done since the start, as Triton's extension "statistics" tells it.
+// What each model has done since the start, as Triton's extension "statistics" reports it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class ModelStatistics {
   /// A request of any protocol that a model answered, or failed to.
   void CountRequest(const std::string& model, bool success, double seconds);
 
-  /// An item of "model_stats". Times of inputs and outputs are not measured, and there is no cache: they are zero.
+  /// An item in "model_stats". Times of inputs and outputs are not measured, and there is no cache: they are zero.
   io::Json Describe(const std::string& model, const std::string& version) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kRetry{5};        // after a failure, before a request tries again
 constexpr std::chrono::seconds kLookAtFiles{2};  // between two looks at a model's files
-// How often those who wait look whether their client has left, and whether an unloaded model is still in use.
+// Interval at which waiting requests check whether their client has left, and whether an unloaded model is in use.
 constexpr std::chrono::milliseconds kLookAtWaiting{50};
 constexpr std::chrono::seconds kWaitForRoom{60};
 
@@ -24,15 +24,15 @@ HttpError Unavailable(const std::string& id, const std::string& why) {
 
 std::string InWords(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
-// What clients are told of a failure. An HttpError is written for them; other errors name the machine's folders and
-// files, which are the log's alone.
+// The message for clients about a failure. An HttpError is written for them; other errors name the machine's folders
+// and files, which only the log shows.
 std::string ToldOf(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
   if (dynamic_cast<const HttpError*>(&error) != nullptr) return error.what();
   return "it cannot be loaded; the server's log says why";
 }
 
-// One model that comes with qkv, read in one way.
+// True for the same model that comes with qkv, read with the same settings.
 bool IsSameShipped(const ModelEntry& a, const ModelEntry& b) {
   const std::string_view name = app::ShippedNameOf(a.path);
   return !name.empty() && name == app::ShippedNameOf(b.path) && a.dtype == b.dtype && a.size == b.size &&
@@ -129,7 +129,7 @@ void Models::LookForChanges(const std::shared_ptr<Slot>& slot, const LoadedModel
   if (slot->model.get() == &model && !slot->attempt) StartLoad(slot);
 }
 
-// On a thread of its own, beside the requests that use the old one. The caller holds mutex_.
+// Loads on a thread of its own, while requests use the old model. The caller holds mutex_.
 void Models::StartLoad(const std::shared_ptr<Slot>& slot) {
   std::erase_if(loaders_, [](Loader& loader) {
     if (!*loader.done) return false;
@@ -178,14 +178,14 @@ void Models::RunLoad(const std::shared_ptr<Slot>& slot) {
     slot->attempt->model = std::move(model), slot->attempt->error = std::move(error), slot->attempt->done = true;
     slot->attempt.reset();
     std::erase(loading_, slot);
-    // It has left the list meanwhile: those who wait are the last that use it.
+    // It has left the list meanwhile: only the waiting requests will use it.
     if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) DropModel(*slot, dropped);
   }
   dropped.clear();
   changed_.notify_all();
 }
 
-// The bytes that it will take are reserved before, so that several loads at a time stay within the budget together.
+// Reserves the model's bytes first, so that several loads at a time stay within the budget together.
 std::shared_ptr<const LoadedModel> Models::LoadWithin(const std::shared_ptr<Slot>& slot, Events& events) {
   const int64_t expected = app::DescribeModel(slot->entry).expected_bytes;
   {
@@ -242,7 +242,7 @@ void Models::Reserve(Slot& slot, int64_t bytes, Lock& lock, Events& events) {
   slot.reserved = bytes;
 }
 
-// What is taken but for the slot's own reservation. The caller holds the lock.
+// Bytes in use or reserved, except the slot's own reservation. The caller holds the lock.
 int64_t Models::BytesBeside(const Slot& slot) {
   int64_t bytes = BytesInUse();
   for (const std::shared_ptr<Slot>& other : loading_) bytes += other.get() == &slot ? 0 : other->reserved;
@@ -260,7 +260,7 @@ int64_t Models::BytesInUse() {
   return bytes;
 }
 
-// Drops one thing that is not the slot's own, unless `own_model`. False if there is none. The caller holds the lock.
+// Drops one thing; the slot's own only with `own_model`. False if there is none. The caller holds the lock.
 bool Models::DropOldest(const Slot& slot, bool own_model, Events& events, Dropped& dropped) {
   Slot *derived = nullptr, *model = nullptr, *own = nullptr;
   for (const std::shared_ptr<Slot>& other : slots_) {
@@ -283,7 +283,7 @@ bool Models::DropOldest(const Slot& slot, bool own_model, Events& events, Droppe
   return true;
 }
 
-// What requests still use is counted until they end. The caller holds the lock.
+// A model that requests still use is counted until they end. The caller holds the lock.
 void Models::DropModel(Slot& slot, Dropped& dropped) {
   DropDerived(slot, dropped);
   if (!slot.model) return;
@@ -326,7 +326,7 @@ void Models::FindUnfit() {
           {status.entry.id, "unfit",
            fmt::format("it takes {}, and beside those of the start {} of the models' memory of {} are left",
                        InWords(bytes), InWords(options_.memory - kept), InWords(options_.memory))});
-    } catch (const Error&) {  // told by Describe
+    } catch (const Error&) {  // reported by Describe
     }
   }
   Tell(events);
@@ -397,7 +397,7 @@ void Models::Replace(std::vector<ModelEntry> entries) {
   }
   const bool first = slots_.empty();
   slots_ = std::move(slots);
-  if (first) return;  // LoadAtStart says what fails
+  if (first) return;  // LoadAtStart reports failures
   for (const std::shared_ptr<Slot>& slot : slots_) {
     if (slot->entry.at_start && !slot->model && !slot->attempt) StartLoad(slot);
   }

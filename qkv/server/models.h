@@ -26,57 +26,57 @@ struct ModelStatus {
   ModelEntry entry;
   bool loaded = false;
   int64_t bytes = 0;  // of its weights, if loaded, and of what the explorer derived of them
-  // Why the last attempt failed, if it is not loaded, and why its changed files could not be loaded, in which case the
-  // old ones serve: for clients, without paths, which the log has.
+  // Why the last attempt failed, if the model is not loaded, and why its changed files could not be loaded, in which
+  // case the old model serves: for clients, without paths, which the log has.
   std::string error, reload_error;
-  bool unloaded = false;                     // as a request asked, and not asked for since
+  bool unloaded = false;                     // a request unloaded it, and none has used it since
   std::shared_ptr<const LoadedModel> model;  // if loaded
 };
 
-/// What happened to a model, for logs: "loaded", "reloaded", "unloaded", "failed", "unfit", with a word more. It may
-/// name paths, as errors of Models never do.
+/// Reports an event of a model to the log: "loaded", "reloaded", "unloaded", "failed", "unfit", with a detail. The
+/// detail may name paths, as errors of Models never do.
 using ModelEvent = std::function<void(const std::string& id, std::string_view event, const std::string& detail)>;
 
 struct ModelsOptions {
-  int64_t memory = 0;       // of all models together, in bytes: loaded, being loaded, and unloaded but in use
+  int64_t memory = 0;       // limit for all models, in bytes: loaded, being loaded, and unloaded but in use
   int64_t max_waiting = 1;  // requests that wait for models being loaded
 };
 
 /// Members may be called from several threads.
 class Models final : public app::ModelSource {
  public:
-  /// unlisted: models for the explorer alone; those that `entries` has, by id or by files and settings, are left out.
-  /// `event` is called without locks. Throws Error if two have one id.
+  /// unlisted: models for the explorer alone; those that are also in `entries`, by id or by files and settings, are
+  /// left out. `event` is called without locks. Throws Error if two have one id.
   Models(std::vector<ModelEntry> entries, std::vector<ModelEntry> unlisted, const ModelsOptions& options,
          ModelEvent event);
   ~Models() override;
   Models(const Models&) = delete;
   Models& operator=(const Models&) = delete;
 
-  /// The listed model of this id; of an empty one the first. A model that is not in memory is loaded on a thread of its
-  /// own, and the call waits. Throws HttpError: 404 for an id that there is not, 503 if it cannot be loaded or does not
-  /// fit the budget, 429 if too many requests wait; Cancelled once `cancelled` is true.
+  /// The listed model with this id; with an empty one the first. A model that is not in memory is loaded on a thread of
+  /// its own, and the call waits. Throws HttpError: 404 for an unknown id, 503 if the model cannot be loaded or does
+  /// not fit the budget, 429 if too many requests wait; Cancelled once `cancelled` is true.
   std::shared_ptr<const LoadedModel> Get(const std::string& id, const std::function<bool()>& cancelled = {});
 
-  /// Loads those that are to be there at start. Throws Error with the whole reason, for the owner.
+  /// Loads the models marked for the start. Throws Error with the whole reason, for the server's owner.
   void LoadAtStart();
-  /// Tells which models do not fit the budget beside those of the start ("unfit"). Reads the headers of all.
+  /// Reports models that do not fit the budget beside those loaded at the start ("unfit"). Reads the headers of all.
   void FindUnfit();
-  /// True if all that are to be there at start have been loaded. Tries those again that could not be.
+  /// True if all models marked for the start have been loaded. Retries those that failed.
   bool IsReady();
   /// The listed ones, in the order of the configuration.
   std::vector<ModelStatus> List() const;
   /// One of them. Throws HttpError 404.
   ModelStatus Status(const std::string& id) const;
-  /// Models in memory, also unlisted ones, and all bytes that they take: loaded, derived of them, unloaded but in use.
+  /// Models in memory, also unlisted ones, and all bytes in use: loaded, derived from them, unloaded but in use.
   struct Usage {
     int64_t models = 0, bytes = 0;
   };
   Usage usage();
-  /// Takes over another list. Models whose entry is the same stay loaded, those to be there at start are loaded;
-  /// requests keep what they have.
+  /// Replaces the list. Models whose entry is the same stay loaded, those marked for the start are loaded; requests
+  /// keep their models.
   void Replace(std::vector<ModelEntry> entries);
-  /// Drops a model from memory until it is asked for again. Throws HttpError 400 for one that is to stay.
+  /// Drops a model from memory until it is requested again. Throws HttpError 400 for one marked for the start.
   void Unload(const std::string& id);
 
   /// For the explorer: all models, also unlisted ones. Describe caches what it has read until the files change.
@@ -105,12 +105,12 @@ class Models final : public app::ModelSource {
     int64_t reserved = 0;              // bytes for that
     std::shared_ptr<void> derived;     // of the explorer
     int64_t derived_bytes = 0;
-    std::shared_ptr<const ModelFacts> facts;  // if they were asked for while it was not loaded
+    std::shared_ptr<const ModelFacts> facts;  // if requested while the model was not loaded
     app::FileStamps facts_stamps;
     bool was_loaded = false;
     bool unloaded = false;                   // by Unload
     std::string error, reload_error;         // for clients
-    std::string detail;                      // of the last failure, for the owner
+    std::string detail;                      // of the last failure, for the server's owner
     Clock::time_point failed, used, looked;  // last failure, use, look at its files
   };
   struct Loader {
@@ -149,10 +149,10 @@ class Models final : public app::ModelSource {
   const ModelsOptions options_;
   const ModelEvent event_;
   const std::vector<ModelEntry> unlisted_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Slot>> slots_;
-  std::vector<std::shared_ptr<Slot>> loading_;  // also those that have left the list
+  std::vector<std::shared_ptr<Slot>> loading_;  // including those that have left the list
   std::vector<Departed> departed_;
   std::vector<Loader> loaders_;
   int64_t waiting_ = 0;

@@ -1,4 +1,4 @@
-// What the photo library immich asks of its machine-learning service.
+// Requests of the photo library immich to its machine-learning service.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,10 @@ struct LibraryTask {
 
 struct LibraryRequest {
   std::vector<LibraryTask> tasks;
-  std::optional<std::string_view> image, text;  // into the body; one of them
+  std::optional<std::string_view> image, text;  // refers to the body; one of them
 };
 
-/// The tasks of the form's field "entries". Throws HttpError 422 as the original, if it is not well formed.
+/// The tasks in the form's field "entries". Throws HttpError 422, as the original does, if it is malformed.
 std::vector<LibraryTask> ParseLibraryEntries(std::string_view json);
 
 /// A form with "entries", and "image" or "text". Throws HttpError 400, 415 and 422.

@@ -1,4 +1,4 @@
-// What the system knows of this process, under the names that Prometheus' own clients give it.
+// The system's statistics of this process, under the names that Prometheus' own clients use.
 #pragma once
 
 #include <prometheus/metric_family.h>

@@ -31,7 +31,7 @@ Reply::~Reply() {
     } else if (streaming_) {
       EndStream();
     }
-  } catch (const std::bad_alloc&) {  // there is no answering without memory
+  } catch (const std::bad_alloc&) {  // without memory there is no answer
   }
   Free();
 }
@@ -56,7 +56,7 @@ void Reply::Reserve(int64_t bytes) {
 
 void Reply::Free() { session_->state()->bodies.Release(holder_, std::exchange(reserved_, 0)); }
 
-// A request alone has room, or a server of small limits could never read it.
+// A request alone always has room, or a server of small limits could never read it.
 void Reply::HoldJson() {
   const int64_t bytes = (kMostCopies - 1) * std::ssize(request_.body);
   ClientBytes& all = session_->state()->bodies;
@@ -70,12 +70,12 @@ void Reply::Note(WorkNote note) {
 }
 
 void Reply::Respond(HttpResponse response) {
-  if (answered_) {  // a failure after the stream had begun: nothing but its end can be said
+  if (answered_) {  // the stream had begun, so a failure can only end it
     if (streaming_) EndStream();
     return;
   }
   answered_ = true;
-  Free();  // before its client knows, who may ask again at once
+  Free();  // before the client knows, since it may send the next request at once
   session_->Post(
       [session = session_, response = std::move(response)]() mutable { session->Write(std::move(response), false); });
 }

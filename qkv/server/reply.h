@@ -1,4 +1,4 @@
-// What a handler holds of a connection. Internal to session.cc.
+// A handler's access to its connection. Internal to session.cc.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ inline constexpr std::string_view kNoRoom = "the server holds as many requests a
 /// Every call is posted to the server's thread.
 class Reply final : public Exchange {
  public:
-  /// The session has reserved the request's body. cancelled: true once nobody waits for the answer.
+  /// The session has reserved the request's body. cancelled: true once the answer is no longer needed.
   Reply(std::shared_ptr<Session> session, HttpRequest request, std::shared_ptr<std::atomic<bool>> cancelled);
   ~Reply() override;
   Reply(const Reply&) = delete;
@@ -39,7 +39,7 @@ class Reply final : public Exchange {
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<std::atomic<bool>> cancelled_;
   const std::shared_ptr<std::atomic<int64_t>> unsent_;
-  std::string holder_;    // the client that called, of what is reserved
+  std::string holder_;    // the client that holds the reserved memory
   int64_t received_ = 0;  // bytes of the body as it came, which the session has reserved
   int64_t reserved_ = 0;  // further bytes
   bool answered_ = false, streaming_ = false;

@@ -22,7 +22,7 @@ bool Parse(const std::string& text, T* value) {
 
 constexpr std::string_view kBase64 = ";base64";  // the end of a data URI's head (RFC 2397)
 
-// In letters of either case, as schemes are (RFC 3986, 3.1).
+// Ignores case, as schemes do (RFC 3986, 3.1).
 bool BeginsWith(std::string_view text, std::string_view what) {
   const std::string_view begin = text.substr(0, what.size());
   return boost::beast::iequals({begin.data(), begin.size()}, {what.data(), what.size()});

@@ -1,4 +1,4 @@
-// What a request gives: fields and images, as JSON, as a form, or as an image alone with a query.
+// The fields and images of a request: as JSON, as a form, or as an image alone with a query.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace qkv::server {
 
-/// The bytes of an image file, with the name that errors and answers give it. A copy refers to the same bytes.
+/// The bytes of an image file, with its name in errors and answers. A copy refers to the same bytes.
 class Upload {
  public:
-  /// Bytes that outlive it, such as a request's.
+  /// Refers to bytes that outlive it, such as a request's.
   Upload(std::string name, std::string_view bytes) : name_(std::move(name)), bytes_(bytes) {}
-  /// Bytes of its own.
+  /// Owns its bytes.
   Upload(std::string name, std::shared_ptr<const std::string> bytes)
       : name_(std::move(name)), own_(std::move(bytes)), bytes_(*own_) {}
 
@@ -36,9 +36,9 @@ class Upload {
   std::string_view bytes_;
 };
 
-/// Images of one request at most: their pixels are in memory together.
+/// Limit of the images in one request: their pixels are in memory together.
 inline constexpr size_t kMaxImages = 256;
-/// Values of a request's JSON at most, without the tensors of /v2: each takes up to about 100 bytes once parsed.
+/// Limit of the values in a request's JSON, without the tensors of /v2: each takes up to about 100 bytes once parsed.
 inline constexpr size_t kMaxValues = size_t{1} << 16;
 
 /// The names of the fields that a request may have.
@@ -49,12 +49,11 @@ class RequestInput {
  public:
   /// Takes a body of application/json, multipart/form-data, image/* or application/octet-stream; fields may be in the
   /// query too. "image" and "images" are data URIs or base64, and not among the fields afterwards; "image" in `known`
-  /// says that the request may have images. They refer to the request's body. Throws HttpError 400 for a body that is
-  /// not well formed, a field that is neither "model" nor in `known`, and one that is there twice; 415 for another
-  /// type.
+  /// says that the request may have images. They refer to the request's body. Throws HttpError 400 for a malformed
+  /// body, a field that is neither "model" nor in `known`, and a repeated field; 415 for another type.
   RequestInput(const HttpRequest& request, const FieldNames& known);
   RequestInput(HttpRequest&&, const FieldNames&) = delete;
-  /// Fields alone: an object. Throws HttpError 400 for one that is not among `known`.
+  /// Fields alone: an object. Throws HttpError 400 for a field that is not in `known`.
   RequestInput(io::Json fields, const FieldNames& known);
 
   const io::Json& fields() const { return fields_; }
@@ -63,8 +62,8 @@ class RequestInput {
   /// Throws HttpError 400 if there is none, or more than kMaxImages.
   const std::vector<Upload>& RequireImages() const;
 
-  /// A field, or `usual` if it is missing or null. Throw HttpError 400, with the field's name, if it is of another kind
-  /// or out of range. Numbers and switches of forms and queries are texts.
+  /// A field, or `usual` if it is missing or null. Throw HttpError 400, with the field's name, if it has another type
+  /// or is out of range. Numbers and switches in forms and queries are texts.
   std::string Text(std::string_view name, std::string_view usual = "") const;
   int64_t Integer(std::string_view name, int64_t usual, int64_t least, int64_t most) const;
   double Number(std::string_view name, double usual, double least, double most) const;
@@ -88,12 +87,12 @@ class RequestInput {
   std::vector<Upload> images_;
 };
 
-/// The image of a data URI ("data:image/png;base64,…") or of base64 alone. Throws HttpError 400 if it is neither; also
-/// for an address of the web: this server fetches nothing.
+/// The image in a data URI ("data:image/png;base64,…") or in base64 alone. Throws HttpError 400 if it is neither; also
+/// for a web address: this server fetches nothing.
 Upload ReadBase64(std::string_view text, std::string_view name);
 
-/// JSON of a request, of up to kMaxValues values and 64 deep. Throws HttpError 400, prefixed with `where`, if it is
-/// none.
+/// JSON of a request, up to kMaxValues values and 64 deep. Throws HttpError 400, prefixed with `where`, if it is
+/// malformed.
 io::Json ParseRequestJson(std::string_view text, std::string_view where);
 /// An object; likewise.
 io::Json ParseObject(std::string_view body);

@@ -1,4 +1,4 @@
-// Which handler answers which request.
+// Maps requests to handlers.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace qkv::server {
 
-/// Bytes that a request's images take, of what those of all requests may.
+/// Bytes of a request's images, counted against the limit for all requests.
 class ImageMemory {
  public:
   ImageMemory(std::atomic<int64_t>& all, int64_t max) : all_(all), max_(max) {}
@@ -23,9 +23,10 @@ class ImageMemory {
   ImageMemory(const ImageMemory&) = delete;
   ImageMemory& operator=(const ImageMemory&) = delete;
 
-  /// Until the request has ended. Throws HttpError 413 if the request alone takes too much, and 429 if others do.
+  /// Reserves until the request has ended. Throws HttpError 413 if the request alone takes too much, and 429 if others
+  /// do.
   void Reserve(int64_t bytes);
-  /// Before its end.
+  /// Releases before the request's end.
   void Release(int64_t bytes) {
     reserved_ -= bytes;
     all_ -= bytes;
@@ -37,23 +38,23 @@ class ImageMemory {
   int64_t reserved_ = 0;
 };
 
-/// A request on its way to its answer, in a handler's hands.
+/// A request in a handler.
 struct Call {
   std::shared_ptr<Exchange> exchange;
   std::map<std::string, std::string> parameters;  // of the path: "{model}"
-  std::function<bool()> cancelled;                // the client has gone, or the time is over
-  std::function<void()> renew;                    // a stream has gone on: its time begins again
+  std::function<bool()> cancelled;                // the client has gone, or the time limit has passed
+  std::function<void()> renew;                    // restarts the time limit: a stream has advanced
   std::shared_ptr<ImageMemory> memory;
   std::shared_ptr<Turn> turn = std::make_shared<Turn>();  // in the engine's queue, with the seconds there
-  std::string model;  // the id of the one that answers, once it is known; for counters and the log
+  std::string model;  // the id of the answering model, once known; for counters and the log
 
   const HttpRequest& request() const { return exchange->request(); }
   /// For the log line; before the end of the answer.
   WorkNote note() const { return {model, turn->queued, turn->computed}; }
 };
 
-/// Gives the answer, or nothing if it has answered through the exchange. Throws HttpError, Error for a request that is
-/// at fault, and model::AnswerError for a model that is.
+/// Returns the answer, or nothing if it has answered through the exchange. Throws HttpError, Error if the request is at
+/// fault, and model::AnswerError if the model is.
 using Handler = std::function<std::optional<HttpResponse>(Call&)>;
 
 struct Route {

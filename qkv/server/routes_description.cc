@@ -1,4 +1,4 @@
-// /openapi.json: what this server answers, for people and programs.
+// /openapi.json: describes this server's routes, for people and programs.
 #include "qkv/server/openapi_file.h"
 #include "qkv/server/routes.h"
 #include "qkv/server/static_answer.h"

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxInputs = 2048;
 
-// "user" says nothing to this server.
+// "user" is ignored.
 const FieldNames kEmbeddingFields = {"image", "input", "messages", "encoding_format", "dimensions", "truncate", "user"};
 
 // One thing to embed: a text, or an image.
@@ -60,7 +60,7 @@ Item ParseMessages(const io::Json& messages) {
     }
     for (const io::Json& part : content) items.push_back(ParsePart(part, "messages"));
   }
-  // A placeholder text beside an image, as vLLM's examples have it, says nothing to a model with two towers.
+  // Beside an image, vLLM's examples send a placeholder text, which a model with two towers ignores.
   if (std::any_of(items.begin(), items.end(), [](const Item& item) { return item.image.has_value(); })) {
     items.erase(std::remove_if(items.begin(), items.end(), [](const Item& item) { return !item.image; }), items.end());
   }
@@ -92,7 +92,7 @@ std::vector<Item> ParseItems(const RequestInput& input) {
   return items;
 }
 
-// Vectors of the images, in the order of the items; likewise of the texts.
+// Vectors of the images, in the order of the items; likewise for the texts.
 void EmbedImages(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                  const std::vector<Item>& items, std::vector<std::vector<float>>* vectors) {
   std::vector<size_t> places;
@@ -117,7 +117,7 @@ std::vector<std::string> TextsOf(const std::vector<Item>& items) {
   return texts;
 }
 
-// Their vectors; what was read of the texts is returned.
+// Computes the items' vectors; returns those of the texts with their numbers of tokens.
 TextVectors EmbedItems(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                        const std::vector<Item>& items, std::vector<app::TextIds> ids,
                        std::vector<std::vector<float>>* vectors) {
@@ -129,7 +129,7 @@ TextVectors EmbedItems(Context& context, const Call& call, const std::shared_ptr
   return found;
 }
 
-// Of the items' shortest vector.
+// The width of the items' shortest vector.
 int64_t WidthOf(const ModelFacts& facts, const std::vector<Item>& items) {
   int64_t width = INT32_MAX;
   for (const Item& item : items) {
@@ -138,8 +138,8 @@ int64_t WidthOf(const ModelFacts& facts, const std::vector<Item>& items) {
   return width;
 }
 
-// Cuts a vector to its first numbers and makes it of unit length, as OpenAI's "dimensions" does. As many numbers as the
-// vector has leave it as the model gives it.
+// Cuts a vector to its first numbers and normalises it, as OpenAI's "dimensions" does. A vector that has just this
+// width stays as the model gives it.
 void Shorten(std::vector<float>& vector, int64_t dimensions, size_t index) {
   if (dimensions == std::ssize(vector)) return;
   vector.resize(static_cast<size_t>(dimensions));
@@ -153,8 +153,8 @@ const Ability& AbilityFor(const std::vector<Item>& items) {
   return images == 0 ? kEmbedTexts : images == std::ssize(items) ? kEmbedImages : kEmbedBoth;
 }
 
-// The model of the request. An address or a data URI that was sent as a text to a model which reads none was meant as
-// an image, and the error says how those are sent.
+// The model for the request. If a model reads no texts, an address or a data URI sent as a text was meant as an image,
+// and the error says how images are sent.
 std::shared_ptr<const LoadedModel> ModelOf(Context& context, Call& call, const std::string& id,
                                            const std::vector<Item>& items) {
   try {
@@ -179,7 +179,7 @@ HttpResponse Embeddings(Context& context, Call& call) {
   const std::vector<Item> items = ParseItems(input);
   const auto model = ModelOf(context, call, input.Text("model"), items);
   const int64_t dimensions = input.Integer("dimensions", 0, 1, WidthOf(model->facts(), items));
-  // Before the images, which take longer: they may be refused.
+  // Done before the images, which take longer: the texts may be refused.
   std::vector<app::TextIds> ids = ReadTexts(context, call, *model, TextsOf(items), long_texts);
   std::vector<std::vector<float>> vectors(items.size());
   EmbedImages(context, call, model, items, &vectors);

@@ -1,4 +1,4 @@
-// The explorer's page, and the calls by which it asks (docs/explore_protocol.md).
+// The explorer's page, and its calls (docs/explore_protocol.md).
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -15,9 +15,9 @@ namespace qkv::server {
 namespace {
 
 constexpr std::string_view kPackets = "application/octet-stream";
-constexpr int64_t kExplorerShare = 4;  // of the memory of images, for those that the page works on
+constexpr int64_t kExplorerShare = 4;  // part of the memory for images that the page may take
 
-// The page shows the server's own models as far as it can, then those that come with qkv (Context).
+// The page shows those of the server's own models that it can, then those that come with qkv (Context).
 explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
   explore::ExplorerOptions options;
   options.max_pixels = config.most_pixels;
@@ -25,7 +25,7 @@ explore::ExplorerOptions ExplorerOptionsOf(const ServerConfig& config) {
   return options;
 }
 
-// The explorer with what the engine's thread knows of it.
+// The explorer and its state on the engine's thread.
 struct ExplorerState {
   explicit ExplorerState(Context& context) : explorer(context.models(), ExplorerOptionsOf(context.config())) {}
 
@@ -33,7 +33,7 @@ struct ExplorerState {
   int64_t image_bytes = 0;  // of kept images, as counted among those of all requests
 };
 
-// On the engine's thread. Photos that are decoded count among the images that are worked on, and kept ones, too.
+// Runs on the engine's thread. Both decoded and kept photos count towards the memory for images.
 std::string AnswerExplorer(Context& context, Call& call, ExplorerState& state, const explore::Packet& request,
                            const std::shared_ptr<const LoadedModel>& model) {
   const PauseScope steps([&context] { context.GiveWay(); });

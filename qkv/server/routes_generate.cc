@@ -10,7 +10,7 @@
 namespace qkv::server {
 namespace {
 
-// How the two protocols put what was written.
+// How the two protocols format a text.
 enum class Form { kOwn, kOpenAi };
 
 struct Continuation {
@@ -51,7 +51,7 @@ std::string PromptOf(const RequestInput& input) {
   BadRequest("prompt: expected one text");
 }
 
-// What this server cannot do is refused. "user" and "stream_options" change no text.
+// Unsupported fields are refused. "user" and "stream_options" change no text.
 const FieldNames kOpenAiFields = {
     "n", "best_of", "logprobs", "echo", "suffix", "presence_penalty", "frequency_penalty", "user", "stream_options"};
 

@@ -1,4 +1,4 @@
-// /health and /metrics: that the server answers, and what it counts.
+// /health and /metrics: whether the server answers, and its counters.
 #include "qkv/server/routes.h"
 
 namespace qkv::server {

@@ -1,4 +1,4 @@
-// What images show: classes of the model's own, or in words.
+// Classifies images: by the model's own classes, or by classes in words.
 #include <algorithm>
 
 #include "qkv/app/images/classify.h"
@@ -28,7 +28,7 @@ app::Prompts PromptsOf(const RequestInput& input) {
   return prompts;
 }
 
-// Scores of classes in words: [images, classes]. ids: of the prompts' texts. is_cut: of the prompts' texts.
+// Scores of classes in words: [images, classes]. ids, is_cut: for the prompts' texts.
 Tensor<float> ScoreByPrompts(Context& context, const Call& call, const std::shared_ptr<const LoadedModel>& model,
                              const app::Prompts& prompts, std::vector<app::TextIds> ids,
                              const std::vector<Tensor<float>>& pooled, std::vector<bool>* is_cut) {
@@ -79,7 +79,7 @@ HttpResponse Classify(Context& context, Call& call) {
     return {.body = app::JsonLine(Answer(model->id(), images, tops))};
   }
   const app::Prompts prompts = PromptsOf(input);
-  // Before the images, which take longer: they may be refused.
+  // Done before the images, which take longer: the texts may be refused.
   std::vector<app::TextIds> ids = ReadTexts(context, call, *model, app::PromptTexts(prompts), LongTextsOf(input));
   const std::vector<Tensor<float>> pooled =
       ComputePasses(context, call, model, app::Wanted::kPooled, PixelsOf(context, call, encoder, images));

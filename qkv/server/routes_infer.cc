@@ -1,4 +1,4 @@
-// The Open Inference Protocol, version 2: health, models, inference, and which models are in memory.
+// The Open Inference Protocol, version 2: health, models, inference, and loading and unloading.
 #include "qkv/app/open/json_line.h"
 #include "qkv/server/infer_model.h"
 #include "qkv/server/request_input.h"
@@ -9,7 +9,7 @@ namespace {
 
 std::string VersionOf(const ModelEntry& entry) { return entry.revision.empty() ? "1" : entry.revision; }
 
-// The model of a path, loaded or not. Throws HttpError 404 for another version.
+// The model in a path, loaded or not. Throws HttpError 404 for another version.
 ModelStatus ModelOfPath(Context& context, const Call& call) {
   ModelStatus status = context.models().Status(call.parameters.at("model"));
   const auto version = call.parameters.find("version");
@@ -38,7 +38,7 @@ HttpResponse Metadata(Context& context, Call& call) {
                                  {"outputs", TensorsJson(tensors.outputs)}})};
 }
 
-// Triton's configuration, as far as it says something about this server. Shapes are without the batch.
+// Triton's configuration, as far as it applies to this server. Shapes are without the batch.
 HttpResponse Configuration(Context& context, Call& call) {
   const std::string id = ModelOfPath(context, call).entry.id;
   const ModelTensors tensors = DescribeTensors(*context.models().Describe(id));
@@ -72,8 +72,8 @@ HttpResponse InferOnce(Context& context, Call& call) {
 
 HttpResponse Ready(Context& context, Call& call) {
   const ModelStatus status = ModelOfPath(context, call);
-  // A model that is not loaded yet will be at its first request; one that a client has unloaded is not counted on. The
-  // protocol says 4xx of a model that is not ready, which is no failure of the server.
+  // A model that is not loaded yet will be at its first request; a model that a client has unloaded is not ready. The
+  // protocol has 4xx for a model that is not ready, which is no failure of the server.
   if (status.unloaded) throw HttpError(400, "model_error", "it was unloaded; a request for inference loads it again");
   if (!status.error.empty()) throw HttpError(400, "model_error", status.error);
   return {.body = R"({"ready": true})"};
@@ -83,7 +83,7 @@ io::Json StatisticsOf(Context& context, const ModelEntry& entry) {
   return context.statistics().Describe(entry.id, VersionOf(entry));
 }
 
-// The extension "statistics", of one model or of all.
+// The extension "statistics", for one model or for all.
 HttpResponse Statistics(Context& context, const Call& call) {
   io::Json list = io::Json::array();
   if (call.parameters.contains("model")) {
@@ -94,7 +94,7 @@ HttpResponse Statistics(Context& context, const Call& call) {
   return {.body = app::JsonLine({{"model_stats", list}})};
 }
 
-// The extension "repository": what there is, whether it is in memory or not.
+// The extension "repository": the models, whether in memory or not.
 HttpResponse Index(Context& context, Call& call) {
   bool ready_only = false;
   if (!call.request().body.empty()) {
@@ -116,7 +116,7 @@ HttpResponse Index(Context& context, Call& call) {
   return {.body = app::JsonLine(list)};
 }
 
-// Its owner has configured it, so a client's configuration is refused.
+// Only the server's owner configures a model, so a client's configuration is refused.
 HttpResponse SetLoaded(Context& context, Call& call, bool load) {
   if (!call.request().body.empty()) {
     const io::Json json = ParseObject(call.request().body);
@@ -164,7 +164,7 @@ void AddInferenceRoutes(Router& router, Context& context) {
       return HttpResponse{.body = R"({"ready": true})"};
     });
   }
-  // Before the model of this name.
+  // Must precede the route of a model with this name.
   router.Add({"GET", "/v2/models/stats", [&context](Call& call) { return Statistics(context, call); }});
   AddModel(router, context, "/v2/models/{model}");
   AddModel(router, context, "/v2/models/{model}/versions/{version}");

@@ -1,4 +1,4 @@
-// The models that are offered, as OpenAI lists them, with what they can do and what qkv info says of loaded ones.
+// The offered models, as OpenAI lists them, with their abilities and, for loaded ones, the facts of qkv info.
 #include <chrono>
 
 #include "qkv/app/open/json_line.h"
@@ -7,7 +7,7 @@
 namespace qkv::server {
 namespace {
 
-// What it can do is read from its files, which loads nothing.
+// Abilities are read from the model's files, which loads nothing.
 io::Json ModelJson(Context& context, const ModelStatus& status, bool info) {
   io::Json json = {{"id", status.entry.id}, {"object", "model"},       {"created", 0},
                    {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", status.entry.dtype}};

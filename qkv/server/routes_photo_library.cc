@@ -9,7 +9,7 @@
 namespace qkv::server {
 namespace {
 
-// Faces and text in photos are of other models; immich then asks the next of its servers.
+// Faces and text in photos need other models; immich then asks the next of its servers.
 void RequireSearch(const LibraryTask& task) {
   if (task.task == "clip" && (task.type == "visual" || task.type == "textual")) return;
   throw HttpError(
@@ -19,7 +19,7 @@ void RequireSearch(const LibraryTask& task) {
                   task.task, task.type));
 }
 
-// The model of a task, which gives photos and words vectors of one space.
+// The model for a task; it embeds photos and words in one space.
 std::shared_ptr<const LoadedModel> SearchModel(Context& context, Call& call, const LibraryTask& task) {
   auto model = context.ModelFor(call, task.model);
   if (model->towers() != nullptr) return model;
@@ -55,7 +55,7 @@ HttpResponse Predict(Context& context, Call& call) {
       vectors =
           EmbedTexts(context, call, model, ReadTexts(context, call, *model, {std::string(*request.text)})).vectors;
     }
-    // A list as a text: the original gives it to the database as it is.
+    // A list as a text: the original passes it to the database unchanged.
     answer[task.task] = app::JsonLine(io::FloatList(vectors[0]));
   }
   return {.body = app::JsonLine(answer)};

@@ -1,6 +1,5 @@
-// Where things are in photos: boxes by a detector, masks by a model of segments. Passes of the model are the engine's;
-// what goes over a photo, on a mask or a drawing, is done on the request's thread, when its client has its turn at a
-// core.
+// Finds things in photos: boxes by a detector, masks by a segmentation model. The engine runs the model; work over a
+// whole photo, on a mask or a drawing, runs on the request's thread, when its client has its turn at a core.
 #include "qkv/app/detection/detect.h"
 #include "qkv/app/detection/segment.h"
 #include "qkv/app/open/json_line.h"
@@ -18,7 +17,7 @@ bool AsksForPicture(const RequestInput& input) {
   return picture;
 }
 
-// What one photo takes of the memory for images, until the next one.
+// Memory of one photo, counted against the memory for images, until the next photo.
 class PhotoMemory {
  public:
   explicit PhotoMemory(const Call& call) : call_(call) {}
@@ -30,7 +29,7 @@ class PhotoMemory {
     call_.memory->Reserve(bytes);
     held_ += bytes;
   }
-  // Bytes that another function has left reserved.
+  // Adds bytes that another function has left reserved.
   void Take(int64_t bytes) { held_ += bytes; }
 
  private:
@@ -38,7 +37,7 @@ class PhotoMemory {
   int64_t held_ = 0;
 };
 
-// The picture that `draw` makes of what was found.
+// Draws the results as a picture.
 template <typename Found>
 HttpResponse DrawnAnswer(Context& context, const Call& call, Found found, image::Image (*draw)(const Found&),
                          PhotoMemory& memory) {
@@ -53,7 +52,7 @@ HttpResponse DrawnAnswer(Context& context, const Call& call, Found found, image:
   return response;
 }
 
-// One photo after the other, so that one at a time is in memory: answers with what `find` says of each, or with the
+// Handles one photo after the other, so that one at a time is in memory: answers with `find` for each, or with the
 // picture that `draw` makes of the first.
 template <typename Found, typename Find>
 HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model,

@@ -1,4 +1,4 @@
-// /v1/translate and /v1/summarize: texts to texts, by an encoder and a decoder that reads its tokens.
+// /v1/translate and /v1/summarize: texts to texts, by an encoder-decoder.
 
 #include "qkv/app/open/json_line.h"
 #include "qkv/app/open/shipped.h"
@@ -27,7 +27,7 @@ Rewriting ParseRewriting(Context& context, Call& call, const RequestInput& input
   if (r.texts.empty() || r.texts.size() > kMaxSources) {
     BadRequest("text: expected a text, or a list of 1 to 2,048 texts");
   }
-  // A prefix of the request says what is to be done, whatever the model is usually for.
+  // A prefix in the request says what to do, whatever the model's usual task.
   const bool translates = task == "translate";
   const Ability& ability = input.Has("prefix") ? kRewriteText : translates ? kTranslate : kSummarize;
   r.model = context.ModelFor(call, input.Text("model"), ability, translates ? app::kTranslator : app::kSummarizer);
@@ -75,7 +75,7 @@ HttpResponse RewriteAtOnce(Context& context, const Call& call, const Rewriting& 
                {"usage", {{"prompt_tokens", read}, {"completion_tokens", wrote}, {"total_tokens", read + wrote}}}})};
 }
 
-// Each text's pieces as they come, and then what RewriteAtOnce says of it.
+// Sends each text's pieces as they come, and then the fields of RewriteAtOnce.
 void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStream& stream) {
   std::vector<app::TextIds> sources;
   context.Prepare(call, [&] { sources = r.model->language()->ReadSources(r.texts, r.options.prefix); });

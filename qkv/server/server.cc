@@ -34,7 +34,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLateMs = 2000;         // that handlers have for noticing that their time is over
+constexpr int kLateMs = 2000;         // in which handlers should notice that their time is over
 constexpr int64_t kOtherFiles = 256;  // descriptors of models' files, the log and libraries
 
 // ISO 8601 with milliseconds, UTC.
@@ -49,7 +49,7 @@ std::string Now() {
   return fmt::format("{}.{:03}Z", std::string_view(text.data(), length), ms);
 }
 
-// As many connections as there are descriptors, so that models can still be opened.
+// Limits connections by the number of descriptors, so that models can still be opened.
 Limits WithinDescriptors(Limits limits) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits;
@@ -130,13 +130,13 @@ struct Server::State {
     log.Write(std::move(line));
   }
 
-  // Which pages may call: those of this server, and of the origins that its owner named.
+  // True for pages that may call: this server's own, and those of the configured origins.
   bool IsOwnOrigin(const HttpRequest& request) const {
     const std::string_view origin = request.Header("origin"), host = request.Header("host");
     return origin.empty() || origin == fmt::format("http://{}", host) || origin == fmt::format("https://{}", host);
   }
-  // A foreign page whose name leads to this machine (DNS rebinding) calls by that name; it cannot know a key, and an
-  // address is no name.
+  // A foreign page may reach this machine by a name of its own (DNS rebinding) and then calls by that name; it cannot
+  // know a key, and an address is no name.
   bool IsOwnHost(const HttpRequest& request) const {
     const std::string& name = request.host;
     return name.empty() || IsAddress(name) || name == "localhost" || keys.Asked() || Contains(config().hosts, name);
@@ -218,13 +218,13 @@ struct Server::State {
         {
           const std::shared_ptr<void> until_answered = std::move(place);
           response = Answer(exchange, match);
-        }  // before its client knows, who may ask again at once
+        }  // released before its client knows, who may send another request at once
         Send(*exchange, std::move(response));
       });
     });
   }
 
-  // Among those that are worked on, until it is destroyed.
+  // A place among the requests in progress, until it is destroyed.
   std::shared_ptr<void> TakePlace(const std::string& address) {
     std::shared_ptr<void> place = places.Take(address);
     if (place == nullptr) return nullptr;
@@ -235,7 +235,7 @@ struct Server::State {
             }};
   }
 
-  // Whatever is thrown must not end the process. The exchange's own end answers its client.
+  // No exception may end the process. The exchange's destructor then answers its client.
   template <typename F>
   void LogFaults(F&& f) {
     try {
@@ -252,7 +252,7 @@ struct Server::State {
     if (response) exchange.Respond(std::move(*response));
   }
 
-  // Nothing if the handler has answered.
+  // Nothing if the handler has answered already.
   std::optional<HttpResponse> Answer(const std::shared_ptr<Exchange>& exchange, const Match& match) {
     const std::chrono::milliseconds limit(static_cast<int64_t>(1000 * config().request_seconds));
     const auto begin = std::make_shared<std::atomic<Clock::time_point>>(Clock::now());
@@ -266,7 +266,7 @@ struct Server::State {
     return response;
   }
 
-  // An answer that cannot be compressed, for want of memory, goes as it is.
+  // An answer that cannot be compressed, for lack of memory, goes uncompressed.
   static void Compress(const HttpRequest& request, HttpResponse* response) {
     try {
       CompressAnswer(request, response);
@@ -334,7 +334,7 @@ struct Server::State {
     Write(LevelOf(outcome), "request", std::move(line));
   }
 
-  // All or nothing: a file that is broken leaves the models and the keys as they are.
+  // All or nothing: a broken file leaves the models and the keys unchanged.
   void Reload() {
     const std::lock_guard lock(reloading);
     try {
@@ -349,10 +349,10 @@ struct Server::State {
     }
   }
 
-  LogWriter log;  // the others write to it
+  LogWriter log;  // the members below write to it
   const std::function<ServerConfig()> reload;
   std::function<void()> give_up;
-  int64_t given_up = 0;  // requests, at the end; of the thread of Run
+  int64_t given_up = 0;  // requests given up at the end; for the thread of Run
   std::mutex reloading;
   Context context;
   Router router;
@@ -400,7 +400,7 @@ void Server::Run(std::function<void()> give_up) {
   state_->http.Run(state_->config().drain_seconds, state_->config().notice_seconds);
   if (!loaded && state_->give_up) state_->give_up();
   loading.join();
-  // What is late has lost its client, and sees that soon.
+  // Late handlers have lost their client, and notice that soon.
   for (int i = 0; i < kLateMs && state_->context.active > 0; ++i) std::this_thread::sleep_for(1ms);
   const int64_t late = std::max<int64_t>(state_->given_up, state_->context.active);
   if (late > 0) {
@@ -408,7 +408,7 @@ void Server::Run(std::function<void()> give_up) {
   } else if (!failure) {
     state_->Write("info", "end", {{"detail", "all that had begun was answered"}});
   }
-  // A reader of the log that stalls does not keep the process alive.
+  // A stalled reader of the log does not keep the process alive.
   const bool written = state_->log.Flush(1s);
   if ((late > 0 || !written) && state_->give_up) state_->give_up();
   state_->workers.join();

@@ -16,8 +16,8 @@ using Log = std::function<void(const io::Json&)>;
 
 class Server {
  public:
-  /// Listens at once. `reload` reads the configuration again at SIGHUP; empty for none. Throws Error if the address
-  /// cannot be had.
+  /// Listens at once. `reload` reads the configuration again at SIGHUP; empty for none. Throws Error if the address is
+  /// not available.
   Server(ServerConfig config, Log log, std::function<ServerConfig()> reload = {});
   ~Server();
   Server(const Server&) = delete;
@@ -26,11 +26,11 @@ class Server {
   /// "http://127.0.0.1:8080"
   std::string Url() const;
   uint16_t port() const;
-  /// Loads what is to be there at start, and serves meanwhile, until Stop, SIGTERM or SIGINT; then answers what has
-  /// begun. A second signal calls `give_up`, and so does the first while models are loaded: what has begun cannot be
+  /// Loads the models marked for the start while serving, until Stop, SIGTERM or SIGINT; then answers requests in
+  /// progress. A second signal calls `give_up`, and so does the first while models are loaded: a load cannot be
   /// stopped, but a process can end. Throws Error if a model of the start cannot be loaded.
   void Run(std::function<void()> give_up = {});
-  /// From any thread.
+  /// May be called from any thread.
   void Stop();
 
  private:

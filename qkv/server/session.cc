@@ -29,14 +29,14 @@ constexpr size_t kMaxNamed = 1000;                // bytes of a target in the lo
 // The category of the parser's errors.
 const boost::system::error_category& HttpErrors() { return make_error_code(http::error::bad_method).category(); }
 
-// Fields whose values are lists, which may come in several of one name (RFC 9110, 5.3), among those that are looked at.
+// True for header fields whose values are lists and may be repeated (RFC 9110, 5.3), among those that the server reads.
 bool IsList(std::string_view name) {
   static constexpr std::array<std::string_view, 4> kLists = {"accept-encoding", "content-encoding", "if-none-match",
                                                              "x-forwarded-for"};
   return std::find(kLists.begin(), kLists.end(), name) != kLists.end();
 }
 
-// A client's own id, if it is fit for logs, else a new one.
+// The client's own id if it is fit for logs, else a new one.
 std::string RequestId(std::string_view given) {
   const auto fit = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
   if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), fit)) return std::string(given);
@@ -53,7 +53,7 @@ std::string HttpDate() {
   return {text.data(), std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }
 
-// Why a request could not be read, as an answer; status 0 if its client has gone.
+// The answer to a request that could not be read; status 0 if its client has gone.
 std::pair<int, std::string> StatusOf(const ErrorCode& error, const Limits& limits) {
   if (error == http::error::body_limit) {
     return {413, fmt::format("the request's body is larger than the {} bytes that this server takes (limits.body)",
@@ -75,7 +75,7 @@ std::string AddressText(const net::ip::address& address) {
   return net::ip::make_address_v4(net::ip::v4_mapped, address.to_v6()).to_string();
 }
 
-// Cancels what is read now unless it is done in time.
+// Cancels the current read unless it ends in time.
 void Session::LimitReading(double seconds) {
   late_ = false;
   reading_.expires_after(Seconds(seconds));
@@ -111,7 +111,7 @@ void Session::ParseHeader() {
                           [self = shared_from_this()](const ErrorCode& error, size_t) { self->OnHeader(error); });
 }
 
-// One before a request, which old clients send after a body (RFC 9112, 2.2). The parser does not know it.
+// Skips an empty line before a request, which old clients send after a body (RFC 9112, 2.2) and the parser rejects.
 bool Session::SkipEmptyLine() {
   const auto bytes = buffer_.data();
   const std::string_view begin(static_cast<const char*>(bytes.data()), bytes.size());
@@ -185,7 +185,7 @@ void Session::TakeFields() {
   holder_ = ClientOfAddress(client);
 }
 
-// The path of a request whose header cannot be read, for the log.
+// Extracts, for the log, the path of a request whose header cannot be read.
 void Session::NameTarget() {
   const auto target = parser_->get().target();
   std::string_view path(target.data(), target.size());
@@ -205,7 +205,7 @@ void Session::NameTarget() {
   request_.path = named.path;
 }
 
-// Why a request is not read further.
+// The reason not to read a request further.
 std::optional<HttpResponse> Session::Refusal() {
   const auto& message = parser_->get();
   try {
@@ -224,7 +224,7 @@ std::optional<HttpResponse> Session::Refusal() {
   }
 }
 
-// Where a body ends must be beyond doubt, or its bytes could be taken for a request by one side alone (RFC 9112, 6).
+// The end of a body must be unambiguous, or only one side could take its bytes for a request (RFC 9112, 6).
 void Session::RequireFraming() const {
   const auto& message = parser_->get();
   const size_t count = message.count(http::field::transfer_encoding);
@@ -255,7 +255,7 @@ void Session::ReadBody() {
   ReadSome();
 }
 
-// Memory is reserved as bytes come: an announced length holds nothing.
+// Memory is reserved as bytes arrive: an announced length reserves nothing.
 void Session::ReadSome() {
   waits_since_ = Clock::now();
   http::async_read_some(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
@@ -289,7 +289,7 @@ void Session::FailToRead(ErrorCode error) {
   Write(ErrorResponse(status, "invalid_request_error", why, request_.path), true);
 }
 
-// Notices that the client goes while its answer is being worked out.
+// Notices if the client leaves before its answer is ready.
 void Session::Watch() {
   stream_.socket().async_wait(tcp::socket::wait_read,
                               [self = shared_from_this(), turn = turn_](const ErrorCode& error) {
@@ -306,9 +306,9 @@ void Session::Watch() {
                               });
 }
 
-// A client that has ended its sending may still wait for its answer (shutdown), or have gone (close): the network says
-// the same of both until something is sent. So it has a while for an answer; then it counts as gone. To one that takes
-// a stream something is sent all the time.
+// A client that has stopped sending may still wait for its answer (shutdown), or have gone (close): the network signals
+// both alike until something is sent. So the answer may take a while; then the client counts as gone. A stream sends
+// something all the time.
 void Session::WatchSlowly(std::optional<Clock::time_point> closed) {
   pollfd state{.fd = stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
   ::poll(&state, 1, 0);
@@ -357,7 +357,7 @@ void Session::Write(HttpResponse response, bool close_after) {
   if (left_) return;
   if (response.status == 499) return Close();
   phase_ = Phase::kWriting;
-  // The request's body is gone; the answer is held until its client has taken it.
+  // The request's body is freed; the answer is held until its client has taken it.
   Release();
   const int64_t size = std::ssize(response.body);
   if (size <= kSmall || state_->bodies.total() == 0) {
@@ -392,8 +392,8 @@ void Session::OnWritten(const ErrorCode& error, size_t, bool close_after) {
   ReadHeader(state_->limits.idle_seconds);
 }
 
-// An answer to a request that was not read to its end: a connection that is closed at once would be reset, and its
-// client could lose the answer.
+// Answers a request that was not read to its end: a connection closed at once would be reset, and its client could lose
+// the answer.
 void Session::Linger(int64_t left, Clock::time_point until) {
   phase_ = Phase::kIdle;
   ErrorCode ignored;

@@ -1,4 +1,4 @@
-// A connection of the HTTP server and what all of them share. Internal to http_server.cc and session.cc.
+// A connection of the HTTP server and the state that all connections share. Internal to http_server.cc and session.cc.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace qkv::server {
 
 class Session;
 
-// Short names of a library whose own are long.
+// Short names for a library with long ones.
 namespace beast = boost::beast;
 namespace http = beast::http;
 namespace net = boost::asio;
@@ -41,10 +41,10 @@ inline Clock::duration Seconds(double seconds) { return std::chrono::millisecond
 inline constexpr uint32_t kMaxHeader = 16 << 10;  // bytes of a request's
 inline constexpr std::chrono::seconds kTaking{
     1};  // that a client has for an answer before its connection may be closed
-// Of a body that are held at a time: itself, and of JSON a text of it by the parser and by the value that it becomes.
+// Copies of a body held at once: itself, and for JSON two of each text, the parser's and the value's.
 inline constexpr int64_t kMostCopies = 3;
 
-/// What the connections share. All of it belongs to the thread of HttpServer::Run, but for `stopping` and `bodies`.
+/// State that the connections share. All but `stopping` and `bodies` is used only by the thread of HttpServer::Run.
 struct HttpServer::State : std::enable_shared_from_this<State> {
   State(Limits limits_given, Hooks hooks_given)
       : limits(limits_given), hooks(std::move(hooks_given)), bodies(limits.bodies, kMostCopies * limits.body) {}
@@ -56,7 +56,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   void Open(tcp::socket socket);
   void Remove(Session* session);
   void Drain();
-  void Abort();  // what is not answered yet
+  void Abort();  // closes unanswered connections
   void EndIfDone();
   void AwaitSignals();
   void OnSignal(int number);
@@ -78,11 +78,11 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   ClientBytes bodies;  // and answers
 };
 
-/// An IPv4 address as such, also where sockets of IPv6 take it.
+/// An IPv4 address in its own form, also if an IPv6 socket accepted it.
 std::string AddressText(const net::ip::address& address);
 
 /// One connection: reads requests one after the other and writes their answers. Its members are called on the thread of
-/// HttpServer::Run; others reach it by Post.
+/// HttpServer::Run; other threads reach it by Post.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::shared_ptr<HttpServer::State> state, tcp::socket socket)
@@ -99,7 +99,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void Begin() { ReadHeader(state_->limits.header_seconds); }
   bool idle() const { return phase_ == Phase::kIdle; }
-  // For its client: to send, or to take what is sent.
+  // True if it waits for its client: to send, or to take what is sent.
   bool waits() const {
     if (phase_ == Phase::kWriting) return (response_ || sending_) && Clock::now() > waits_since_ + kTaking;
     return phase_ != Phase::kWorking;
@@ -111,7 +111,7 @@ class Session : public std::enable_shared_from_this<Session> {
     net::post(state_->context, std::forward<F>(f));
   }
 
-  // Gives everything up at the server's end.
+  // Drops everything at the server's end.
   void Abort() {
     gave_up_ = true;
     *cancelled_ = true;
@@ -192,23 +192,23 @@ class Session : public std::enable_shared_from_this<Session> {
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<GrowingBody>> parser_;
   std::string peer_, client_;
-  // Of one request:
+  // State of one request:
   HttpRequest request_;
   Outcome outcome_;
   Clock::time_point began_, waits_since_;
   std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<std::atomic<int64_t>> unsent_ = std::make_shared<std::atomic<int64_t>>(0);
-  std::string holder_;    // the client that called, of what is reserved
+  std::string holder_;    // the client that holds the reserved memory
   int64_t reserved_ = 0;  // bytes
   unsigned version_ = 11;
   bool keep_alive_ = false, head_only_ = false;
   bool client_gone_ = false;  // before the answer was sent
-  bool gave_up_ = false;      // the server, at its end
+  bool gave_up_ = false;      // the server has, at its end
   std::optional<http::response<http::string_body>> response_;
   std::deque<Piece> pieces_;
   bool chunked_ = false, last_queued_ = false, sending_ = false;
   Phase phase_ = Phase::kIdle;
-  uint64_t turn_ = 0;  // of requests, for handlers that come late
+  uint64_t turn_ = 0;  // number of the request, to recognise late calls of handlers
   bool left_ = false;
 };
 

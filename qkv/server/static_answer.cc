@@ -12,8 +12,7 @@ namespace {
 
 constexpr int kSmallest = 9;  // zlib's level: it is done once
 
-// RFC 9110, 13.1.2: any of the tags, compared weakly, or "*". Tags hold no comma here, so others need not be told
-// apart.
+// RFC 9110, 13.1.2: any of the tags, compared weakly, or "*". Tags hold no comma here, so splitting at commas is safe.
 bool IsAmong(std::string_view tags, std::string_view tag) {
   while (!tags.empty()) {
     const size_t comma = std::min(tags.find(','), tags.size());
@@ -37,7 +36,7 @@ StaticAnswer::StaticAnswer(std::string_view content, std::string type,
 
 HttpResponse StaticAnswer::For(const HttpRequest& request) const {
   const bool packed = AcceptsGzip(request.Header("accept-encoding"));
-  // Strong tags are of bytes, so each form has its own.
+  // Strong tags identify bytes, so each form has its own.
   const std::string tag = fmt::format("\"{}{}\"", tag_, packed ? "-gzip" : "");
   HttpResponse response{.type = type_, .headers = headers_};
   response.headers.emplace_back("Cache-Control", "no-cache");  // kept, and asked for by its tag

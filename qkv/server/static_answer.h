@@ -1,4 +1,4 @@
-// An answer that stays as it is while the server runs: compressed once, and sent again only if it has changed.
+// An answer that stays the same while the server runs: compressed once, and sent again only if it has changed.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class StaticAnswer {
   StaticAnswer(std::string_view content, std::string type,
                std::vector<std::pair<std::string, std::string>> headers = {});
 
-  /// 200 with a strong ETag, compressed if the request accepts that; or 304 if it has this one already
+  /// 200 with a strong ETag, compressed if the request accepts that; or 304 if the client has this one already
   /// (If-None-Match).
   HttpResponse For(const HttpRequest& request) const;
 

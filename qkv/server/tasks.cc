@@ -13,20 +13,20 @@
 namespace qkv::server {
 namespace {
 
-// Kept from pass to pass; what a rare large image took beyond it is freed.
+// Scratch memory up to this stays from pass to pass; what a rare large image took beyond is freed.
 constexpr int64_t kMaxScratchBytes = int64_t{256} << 20;
-// Bytes of weights that a short text reads, for each of its tokens all of them: about a second.
+// Limit of a short text: bytes of weights read, all of them for each token. About a second.
 constexpr double kShortBytes = 2e10;
 
-// Weights that are read for so many texts one after the other, in bytes. More tokens than the decoder has positions for
-// are never written.
+// Bytes of weights read while writing so many texts one after the other. A text has at most as many tokens as the
+// decoder has positions.
 double WritingBytes(const LoadedModel& model, const model::GenerationSettings& settings, int64_t texts) {
   const int64_t tokens = std::min(settings.max_tokens, model.language()->model().decoder().config().length);
   return static_cast<double>(tokens) * static_cast<double>(settings.beams) * static_cast<double>(texts) *
          static_cast<double>(model.bytes());
 }
 
-// All tasks of a batch are of the class of its first, whose key they share.
+// All tasks of a batch have the class of the first, whose key they share.
 template <typename T>
 std::vector<T*> As(std::span<Task* const> batch) {
   std::vector<T*> tasks;
@@ -34,7 +34,7 @@ std::vector<T*> As(std::span<Task* const> batch) {
   return tasks;
 }
 
-// Memory of the threads of the engine, whichever models they compute.
+// Workspaces of the engine's threads, shared by all models.
 std::vector<model::Workspace<float>>& Workspaces() {
   static std::vector<model::Workspace<float>> workspaces(static_cast<size_t>(NumThreads()));
   return workspaces;
@@ -45,7 +45,7 @@ struct Place {
   Tensor<float>* result;
 };
 
-// Images of one size.
+// Computes images of one size.
 void PassOfPlaces(const model::Model& model, app::Wanted wanted, std::span<const Place> places) {
   const Shape& one = places[0].pixels->shape();
   const int64_t C = one[1], H = one[2], W = one[3], each = C * H * W;
@@ -166,14 +166,14 @@ TaskClass WritingClass(const LoadedModel& model, const model::GenerationSettings
 WriteTask::WriteTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts,
                      app::WritingOptions options, std::function<void()> give_way)
     : model_(std::move(model)), texts_(std::move(texts)), options_(std::move(options)), give_way_(std::move(give_way)) {
-  // More than the decoder has positions for is never written.
+  // A text has at most as many tokens as the decoder has positions.
   int64_t& most = options_.settings.max_tokens;
   most = std::min(most, model_->language()->model().decoder().config().length);
-  // Without drawing a seed changes nothing, and must not keep texts apart.
+  // Without sampling a seed changes nothing, and must not keep texts apart.
   if (options_.settings.sampling.temperature == 0) options_.settings.sampling.seed = 0;
 }
 
-// Texts that are drawn have seeds by their places, so they are not mixed with others.
+// Sampled texts have seeds by their places, so they are not mixed with others.
 std::string WriteTask::Key() const {
   return options_.settings.sampling.temperature > 0 ? "" : fmt::format("write {}", fmt::ptr(model_.get()));
 }
@@ -193,7 +193,7 @@ void WriteTask::Run(std::span<Task* const> batch) {
   std::vector<app::TextIds> texts;
   for (WriteTask* task : tasks) texts.insert(texts.end(), task->texts_.begin(), task->texts_.end());
   app::WritingOptions options = options_;
-  // Together, so that the steps are on this thread, which may compute others' tasks.
+  // All in one batch, so that the steps are on this thread, which may compute others' tasks.
   options.together = std::max(options.together, std::ssize(texts));
   options.stop = [&] {
     if (give_way_) give_way_();

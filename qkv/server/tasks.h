@@ -1,4 +1,4 @@
-// Work of the engine that is computed together when several requests wait.
+// Tasks of the engine that are computed together when several requests wait.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace qkv::server {
 
 using app::LoadedModel;
 
-/// Scratch memory that passes have left for the next ones, in bytes. On the engine's thread.
+/// Bytes of scratch memory that passes keep for the next ones. Call it on the engine's thread.
 int64_t ScratchBytes();
-/// Frees it if it is more than this.
+/// Frees the scratch memory if it is more than this.
 void TrimScratch(int64_t most_bytes);
 
 /// Estimate of the arithmetic of one image, whose pixels are [1, channels, height, width].
 double PassOperations(const LoadedModel& model, const Shape& pixels);
-/// Likewise of a text of so many tokens that becomes a vector.
+/// Likewise for embedding a text of so many tokens.
 double TextOperations(const LoadedModel& model, int64_t tokens);
 
 /// A pass of some images through one model.
@@ -38,7 +38,7 @@ class PassTask final : public Task {
   double operations() const override { return operations_; }
   void Run(std::span<Task* const> batch) override;
 
-  /// Of each image: logits [C], pooled [D] or tokens [N, D]. Throws model::AnswerError if one is not finite.
+  /// One for each image: logits [C], pooled [D] or tokens [N, D]. Throws model::AnswerError if one is not finite.
   std::vector<Tensor<float>> TakeResults();
 
  private:
@@ -52,7 +52,7 @@ class PassTask final : public Task {
 /// Vectors of some texts.
 class EmbedTask final : public Task {
  public:
-  /// The model has a text tower, or is an encoder of texts; it has read them.
+  /// The model has a text tower, or is a text encoder; it has tokenized the texts.
   EmbedTask(std::shared_ptr<const LoadedModel> model, std::vector<app::TextIds> texts);
 
   std::string Key() const override;
@@ -71,11 +71,11 @@ class EmbedTask final : public Task {
   Tensor<float> vectors_;
 };
 
-/// kShort if writing so many texts one after the other, each to its end, takes about a second at most, by the weights
-/// that are read; else kLong.
+/// kShort if writing so many texts one after the other, each to its greatest length, takes about a second at most, by
+/// the bytes of weights read; else kLong.
 TaskClass WritingClass(const LoadedModel& model, const model::GenerationSettings& settings, int64_t texts = 1);
 
-/// Texts that a decoder with a source writes.
+/// Texts that an encoder-decoder writes.
 class WriteTask final : public Task {
  public:
   /// texts: from LanguageModel::ReadSources. give_way: called between its steps.
@@ -86,7 +86,7 @@ class WriteTask final : public Task {
   TaskLabels Labels() const override { return {model_->id(), "writing"}; }
   int64_t size() const override { return std::ssize(texts_); }
   int64_t rows() const override { return size() * options_.settings.beams; }
-  /// If every text is written to its end: weights that are read, in bytes.
+  /// Bytes of weights read if every text has its greatest length.
   double operations() const override;
   bool Joins(const Task& other) const override;
   TaskClass task_class() const override;

@@ -1,4 +1,4 @@
-// Vectors of images and texts, as every protocol gives them.
+// Vectors of images and texts, the same in every protocol.
 #pragma once
 
 #include <memory>
@@ -11,30 +11,28 @@
 
 namespace qkv::server {
 
-/// What becomes the vector of an image: as the entry says, or as the model's authors take it. Throws Error if the
-/// entry's is none.
+/// The pooling for images: as the entry says, or as the model's authors use. Throws Error if the entry's is unknown.
 app::Pooling PoolingOf(const ModelFacts& facts);
 
-/// Numbers of an image's vector, or of a text's by a model of texts.
+/// Width of an image's vector, or of a text's for a text model.
 int64_t EmbeddingWidth(const ModelFacts& facts);
 
-/// A vector of each image: by the entry's pooling; of a model with two towers of unit length. pixels: [1, channels,
-/// height, width] of each; names: for errors. Throws model::AnswerError if one is not finite, or has
-/// no direction.
+/// A vector of each image: by the entry's pooling; of unit length for a model with two towers. pixels: [1, channels,
+/// height, width] of each; names: for errors. Throws model::AnswerError if one is not finite, or has no direction.
 std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,
                                              const std::shared_ptr<const LoadedModel>& model,
                                              std::vector<Tensor<float>> pixels, const std::vector<std::string>& names);
 
-/// Vectors of texts, and what was read of each.
+/// Vectors of texts, and the tokens read for each.
 struct TextVectors {
   std::vector<std::vector<float>> vectors;  // of unit length, as far as the model's are
   std::vector<int64_t> read;                // tokens of each text that the model read
-  std::vector<bool> is_cut;                 // whether the text has more
+  std::vector<bool> is_cut;                 // whether the text has more tokens
 
   int64_t tokens() const;
 };
 
-/// What becomes of a text with more tokens than the model reads.
+/// What happens to a text with more tokens than the model reads.
 enum class LongTexts { kCut, kRefuse };
 
 /// Texts as the model's text tower, or an encoder of texts, reads them. Throws HttpError 413 for a text that is too
