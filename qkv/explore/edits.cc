@@ -23,7 +23,7 @@ EditKind ParseKind(const std::string& name) {
   Fail("edit: expected the kind symmetry, rank, gauge, head or token, got \"{}\"", name);
 }
 
-// Why no pass of this model is open to edits.
+// Why no pass of this model can be edited.
 std::string PassObstacle(const model::VitConfig& c) {
   if (c.detection_tokens > 0) return "its detection tokens have positions in every block, which only inference adds";
   if (c.query_tokens > 0) return "its query tokens enter late, which only inference computes";
@@ -141,7 +141,7 @@ void Edits::Add(const io::Json& edit, const model::VitConfig& config) {
       const int64_t rank = IntegerField(edit, "rank", 1, greatest);
       const std::string by = TextField(edit, "by", "weights");
       Require(by == "weights" || by == "data", "edit: \"by\" is \"weights\" or \"data\", got \"{}\"", by);
-      // The best of full rank is M itself.
+      // The best approximation of full rank is M itself.
       if (rank == greatest || (at.rank && *at.rank <= rank)) continue;
       at.rank = rank, at.rank_by_data = by == "data";
     }

@@ -105,7 +105,7 @@ PreparedImage ExploredImages::Prepare(const ExploredModel& model, const Packet& 
   StoredImage& image = Find(request);
   ModelInput& input = image.inputs[model.entry().id];
   try {
-    // Another model of this id may read another size.
+    // A model that replaced another with this id may read another size.
     if (input.pixels.empty() || input.model.lock() != model.loaded()) {
       const image::Image photo = PhotoOf(image, max_pixels_, admit);
       Pause();
@@ -127,7 +127,7 @@ PreparedImage ExploredImages::Prepare(const ExploredModel& model, const Packet& 
           inspect::MakeTokenGrid(layers.config(), input.pixels.dim(2), input.pixels.dim(3))};
 }
 
-// Inputs of models that have gone, then the images that were used least recently.
+// Drops inputs of models that have gone, then the images that were used least recently.
 void ExploredImages::Trim() {
   bytes_ = 0;
   for (StoredImage& image : images_) {

@@ -1,5 +1,5 @@
-// Images that the page works on, by the hash of their bytes: the file as it came, a small picture for the page, and
-// what models read of it. The decoded photo is dropped at once and decoded again for another model.
+// Images that the page works on, by the hash of their bytes: the original file, a small picture for the page, and the
+// models' inputs. The decoded photo is dropped at once and decoded again for another model.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace qkv::explore {
 
-/// An image as one model reads it.
+/// An image as input of one model.
 struct ModelInput {
   std::weak_ptr<const LoadedModel> model;
   Tensor<float> pixels;  // [1, channels, height, width]
@@ -34,7 +34,7 @@ struct StoredImage {
   std::map<std::string, ModelInput> inputs;  // by the model's id
 };
 
-/// Of one model and one image.
+/// One image prepared for one model.
 struct PreparedImage {
   const StoredImage* image = nullptr;
   View<const float> pixels;  // [1, channels, height, width]
@@ -42,7 +42,7 @@ struct PreparedImage {
   inspect::TokenGrid grid;
 };
 
-/// Called with the bytes that reading a photo takes, before they are allocated, as image::DecodeOptions::admit; may
+/// Called with the bytes that decoding a photo takes, before they are allocated, as image::DecodeOptions::admit; may
 /// throw.
 using AdmitPhoto = std::function<void(int64_t bytes)>;
 
@@ -51,15 +51,15 @@ class ExploredImages {
  public:
   static constexpr size_t kMaxImages = 4096;
 
-  /// memory: of all images, in bytes. The least recently used go first; the last one stays.
+  /// memory: limit for all images, in bytes. The least recently used go first; the last one stays.
   ExploredImages(int64_t max_pixels, int64_t memory) : max_pixels_(max_pixels), memory_(memory) {}
 
-  /// The image of a request, prepared for a model, which must be of images. It is the request's "file" or "pixels", its
-  /// "sample", or its "image", the id of one before. Valid until the next call. Throws Error if there is none of them,
-  /// the id is not known (any more), or the bytes are no image of at most max_pixels.
+  /// The image in a request, prepared for a model, which must be an image model. It is the request's "file" or
+  /// "pixels", its "sample", or its "image", the id of an earlier one. Valid until the next call. Throws Error if none
+  /// is given, the id is not known (any more), or the bytes are no image of at most max_pixels.
   PreparedImage Prepare(const ExploredModel& model, const Packet& request, const AdmitPhoto& admit);
 
-  /// Of what is kept.
+  /// Bytes of all kept images.
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -76,7 +76,7 @@ class ExploredImages {
   std::unordered_map<std::string, Images::iterator> places_;  // by id
 };
 
-/// The answer to "image": what is shown of it, and where the model's patches are.
+/// The answer to "image": facts about it, and where the model's patches are.
 Packet DescribeImage(const PreparedImage& image);
 
 /// The images that come with the explorer.

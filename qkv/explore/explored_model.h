@@ -1,4 +1,4 @@
-// A loaded model with what the explorer derives of it: its files once more, opened for edits, scratch memory, numbers
+// A loaded model with what the explorer derives from it: its files once more, opened for edits, scratch memory, numbers
 // of its heads. Passes without edits are those of the loaded model, in its precision; edits and gradients need the
 // weights as stored, in float.
 #pragma once
@@ -19,7 +19,7 @@ namespace qkv::explore {
 
 using app::LoadedModel, app::LocalModels, app::ModelEntry, app::ModelFacts, app::ModelSource;
 
-/// What is derived of one loaded model and kept from call to call (ModelSource::Keep).
+/// Data derived from one loaded model and kept from call to call (ModelSource::Keep).
 struct DerivedState {
   std::weak_ptr<const LoadedModel> model;
   std::unique_ptr<model::Checkpoint> checkpoint;
@@ -31,7 +31,7 @@ struct DerivedState {
   int64_t bytes() const;
 };
 
-/// Of one call. Not thread-safe.
+/// Lives for one call. Not thread-safe.
 class ExploredModel {
  public:
   ExploredModel(ModelSource& source, std::shared_ptr<const LoadedModel> loaded, std::shared_ptr<DerivedState> state)
@@ -40,22 +40,22 @@ class ExploredModel {
   const std::shared_ptr<const LoadedModel>& loaded() const { return loaded_; }
   const ModelEntry& entry() const { return loaded_->entry(); }
 
-  /// The image model, of two towers the image tower. Throws Error for a model of texts.
+  /// The image model; with two towers the image tower. Throws Error for a text model.
   const model::Model& image_model() const;
   /// Both towers. Throws Error if there is no text tower.
   const model::TwoTowerModel& towers() const;
   /// The text tower with its tokenizer. Throws Error likewise.
   const app::TextEncoder& text_encoder() const;
-  /// A model that writes or reads texts. Throws Error if it is of images.
+  /// A text model. Throws Error for an image model.
   const app::LanguageModel& language() const;
-  /// The configuration of a model of images, as stored. Throws Error for a model of texts.
+  /// The configuration of an image model, as stored. Throws Error for a text model.
   const model::VitConfig& config() const;
-  /// The files of a model of images. Throws Error if it is of texts, and if they are no longer those that were loaded.
+  /// The files of an image model. Throws Error for a text model, and if the files have changed since loading.
   const model::Checkpoint& checkpoint();
-  /// For images of this size in pixels; of the last size it is kept. Throws Error as OpenModel, and if it does not fit
-  /// the budget of memory.
+  /// The model for this input size in pixels. Only the last size is cached. Throws Error as OpenModel, and if it does
+  /// not fit the budget of memory.
   OpenModel& open(int64_t height, int64_t width);
-  /// Measured once: the heads of every block, [L·H]. Throws Error if scores do not come from tokens.
+  /// The heads of every block, [L·H], measured once. Throws Error if scores do not come from tokens.
   const std::vector<inspect::HeadWeights>& heads();
 
   model::Workspace<float>& workspace() { return state_->workspace; }
@@ -68,8 +68,8 @@ class ExploredModel {
   const std::shared_ptr<DerivedState> state_;
 };
 
-/// What people call a model: its own title; an id that is not just its path's; that of a model which comes with qkv; or
-/// by its path.
+/// Display name of a model: its own title; an id that is not just its path's; the name of a model that comes with qkv;
+/// or by its path.
 std::string TitleOf(const ModelEntry& entry);
 
 }  // namespace qkv::explore

@@ -33,7 +33,7 @@ io::Json DescribeLanguage(const model::TextDescription& d) {
           {"exact", io::Json::array()}};
 }
 
-// Where positions enter: "added" to the tokens, "rotary" in queries and keys, "relative" as biases of the scores.
+// How positions enter: "added" to the tokens, "rotary" in queries and keys, "relative" as biases of the scores.
 io::Json PositionsOf(const model::VitConfig& c) {
   io::Json places = io::Json::array();
   if (c.positions != model::Positions::kNone) places.push_back("added");
@@ -67,7 +67,7 @@ io::Json DescribeImages(const ModelFacts& facts) {
           {"parameters", facts.parameters}};
 }
 
-// What a call answers with.
+// What a call uses.
 struct CallContext {
   ExploredModel& model;
   ExploredImages& images;

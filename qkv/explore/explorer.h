@@ -1,5 +1,5 @@
-// Answers the questions of the explorer's page about models, one call after the other (docs/explore_protocol.md). The
-// server and the WebAssembly build carry the same packets. Not here: HTTP, threads, queues.
+// Answers the calls of the explorer's page about models, one after the other (docs/explore_protocol.md). The server and
+// the WebAssembly build carry the same packets. Not here: HTTP, threads, queues.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +21,45 @@ using app::LoadedModel, app::LocalModels, app::ModelEntry, app::ModelFacts, app:
 struct DerivedState;
 
 struct ExplorerOptions {
-  std::vector<ModelEntry> models;             // of an explorer without a source; empty: DefaultModels()
-  double memory = 0;                          // likewise bytes of models; 0: a quarter of MemoryLimit()
+  std::vector<ModelEntry> models;             // without a source; empty: DefaultModels()
+  double memory = 0;                          // likewise: limit for models, bytes; 0: a quarter of MemoryLimit()
   int64_t max_pixels = 50'000'000;            // of an image
   int64_t image_memory = int64_t{256} << 20;  // bytes of images that are kept
 };
 
-/// What comes with qkv and is there: the digits, their twins with shared and with merged queries and keys, and the
-/// translator.
+/// The models that come with qkv, if they are installed: the digits, their twins with shared and with merged queries
+/// and keys, and the translator.
 std::vector<ModelEntry> DefaultModels();
 
-/// One caller at a time, but for Models and Load. Calls pause between their steps (core/pause.h); what is done then
-/// must not call the same explorer.
+/// For one caller at a time, except Models and Load. Calls pause between their steps (core/pause.h); code that runs in
+/// a pause must not call the same explorer.
 class Explorer {
  public:
-  /// Of a list of models of its own. Throws Error for two of one id.
+  /// Uses a list of its own. Throws Error for two models with one id.
   explicit Explorer(ExplorerOptions options = {});
-  /// Of the models of a source, which outlives it.
+  /// Uses the models of a source, which outlives it.
   Explorer(ModelSource& source, const ExplorerOptions& options);
 
-  /// Offers one more of its own. Throws Error if one is called like it.
+  /// Adds a model to its own list. Throws Error if its id is taken.
   void Add(ModelEntry entry);
 
-  /// Answers a call, "models", "image", "pass", …. Throws Error for a name that is none of Calls(), and for a request
+  /// Answers a call, "models", "image", "pass", …. Throws Error for a name that is not in Calls(), and for a request
   /// that cannot be answered.
   Packet Call(std::string_view name, const Packet& request);
-  /// The same of bytes. Throws Error likewise.
+  /// The same as bytes. Throws Error likewise.
   std::string Call(std::string_view name, std::string_view request);
 
   /// The answer to "models". As thread-safe as the source.
   Packet Models() const;
-  /// The model of any other call, in memory. As thread-safe as the source. Throws Error as ModelSource::Load.
+  /// Loads the model that any other call needs. As thread-safe as the source. Throws Error as ModelSource::Load.
   std::shared_ptr<const LoadedModel> Load(const Packet& request, const std::function<bool()>& cancelled = {}) const;
-  /// Answers any other call with its model. `admit` is asked before a photo is decoded. Throws Error likewise.
+  /// Answers any other call with its model. `admit` is called before a photo is decoded. Throws Error likewise.
   Packet Call(std::string_view name, const Packet& request, const std::shared_ptr<const LoadedModel>& model,
               const AdmitPhoto& admit = {});
 
   /// Names of all calls.
   static std::vector<std::string> Calls();
-  /// Memory of the images that are kept.
+  /// Memory of the kept images.
   int64_t image_bytes() const { return images_.bytes(); }
 
  private:

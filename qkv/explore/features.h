@@ -1,4 +1,4 @@
-// What patches have in common, from their features: principal components as colours, and cosines.
+// Similarity of patches by their features: principal components as colours, and cosines.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct FeatureColours {
 };
 
 /// rows: [R, D]. Each component is centred, has the sign that makes its sum of cubes positive, and is scaled from its
-/// 2nd to its 98th percentile, clamped. Components that there are not are 0, in the middle of the scale.
+/// 2nd to its 98th percentile, clamped. Missing components are 0, in the middle of the scale.
 FeatureColours ColoursOf(View<const float> rows);
 
 /// The cosine of two vectors of one length; 0 if one has no direction.

@@ -33,7 +33,7 @@ GaugeMaps MakeGauge(int64_t E, double strength, uint64_t seed) {
   for (int64_t i = 0; i < E; ++i) rotation[i * E + i] = 1;
   std::vector<int64_t> order(static_cast<size_t>(E));
   std::iota(order.begin(), order.end(), 0);
-  // After log2 E rounds of rotated pairs each feature has a part of all.
+  // After log2 E rounds of rotated pairs each feature mixes all others.
   for (int64_t reached = 1; reached < 2 * E; reached *= 2) {
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.Next() % i]);
     for (size_t i = 0; i + 1 < order.size(); i += 2) {

@@ -7,19 +7,18 @@
 
 namespace qkv::explore {
 
-/// What rows of queries and of keys are multiplied by from the right: T, which algebra::Regauge takes, and T⁻ᵀ, [E, E]
-/// each.
+/// Right factors for rows of queries and of keys: T, which algebra::Regauge takes, and T⁻ᵀ, [E, E] each.
 struct GaugeMaps {
   Tensor<double> query, key;
 };
 
-/// A function of E, strength and seed: T is a rotation R of all features, times a factor from exp(−1.5·strength) to
+/// Depends on E, strength and seed only: T is a rotation R of all features, times a factor from exp(−1.5·strength) to
 /// exp(1.5·strength) for each column, so that T⁻ᵀ is R times their inverses. Strength 0 is the identity; T changes
 /// continuously with it. The condition number is at most 21, so that rounding stays that of a few products. Throws
 /// Error unless 0 <= strength <= 1.
 GaugeMaps MakeGauge(int64_t E, double strength, uint64_t seed);
 
-/// The seed of one head, so that heads differ.
+/// The seed for one head, so that heads differ.
 uint64_t SeedOfHead(uint64_t seed, int64_t block, int64_t head);
 
 }  // namespace qkv::explore

@@ -55,7 +55,7 @@ Array AsFloats(const Tensor<double>& from) {
   return MakeArray(to);
 }
 
-// As the weights would be stored: in float.
+// Rounds to float, as the weights would be stored.
 Tensor<double> Rounded(const Tensor<double>& from) {
   auto to = Tensor<double>::Uninitialised(from.shape());
   std::transform(from.data(), from.data() + from.size(), to.data(),

@@ -10,8 +10,8 @@ namespace qkv::explore {
 /// "heads": numbers of every head's circuits (inspect/heads.h).
 Packet AnswerHeads(ExploredModel& model);
 
-/// "gauge": W_Q and W_K of a head before and after a change of gauge of this "strength" and "seed". image: for the
-/// greatest difference of the attention, or null.
+/// "gauge": W_Q and W_K of a head before and after a change of gauge with this "strength" and "seed". image: on which
+/// the greatest difference of the attention is measured, or null.
 Packet AnswerGauge(ExploredModel& model, const PreparedImage* image, const io::Json& request);
 
 }  // namespace qkv::explore

@@ -64,7 +64,7 @@ algebra::TokenFactors FactorScores(View<const double> query, View<const double> 
   const Tensor<double> centred_key = centred ? CentreColumns(key) : Tensor<double>();
   const View<const double> keys = centred ? centred_key.view() : key;
   if (auto factors = algebra::FactorTokens(Gram(query), Gram(keys))) return *std::move(factors);
-  // Queries and keys are tokens whose M is the identity: the truncation of it that is best for these tokens.
+  // Queries and keys as tokens of an identity M: its truncation that is best for these tokens.
   Tensor<double> identity({E, E});
   for (int64_t i = 0; i < E; ++i) identity[i * E + i] = 1;
   const algebra::ProjectionView side{identity.view(), {}};
@@ -90,7 +90,7 @@ OpenModel::OpenModel(const model::Checkpoint& checkpoint, int64_t height, int64_
   RequireMemory(sizeof(float) * static_cast<double>(layout.size()), checkpoint.source + ": weights as stored");
   weights_ = Tensor<float>({layout.size()});
   train::CopyWeights(checkpoint, config(), layout, {}, weights_);
-  // All but the classifier; its classes stay as they are.
+  // CopyWeights omits the classifier: it is copied as stored, with its own classes.
   for (const train::Slot& slot : layout.slots()) {
     if (!slot.name.starts_with("head.") && !slot.name.starts_with("head_dist.")) continue;
     const Tensor<float> from = model::ReadTensor<float>(checkpoint, slot.name);

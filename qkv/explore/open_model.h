@@ -1,5 +1,5 @@
-// A model whose passes are open to edits: its weights as stored, the layers of training over them, and the factors of
-// each head's M, from which every rank follows.
+// A model whose passes can be edited: its weights as stored, the layers of training over them, and the factors of each
+// head's M, from which every rank follows.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace qkv::explore {
 
-/// Of queries Q and keys K, [N, E] each: those of the matrix Q Kᵀ, least error first. centred: up to a constant per
-/// query, which softmax cancels.
+/// Factors of the matrix Q Kᵀ with the least error, for queries Q and keys K, [N, E] each. centred: up to a constant
+/// per query, which softmax cancels.
 algebra::TokenFactors FactorScores(View<const double> query, View<const double> key, bool centred);
 
 /// T_Qᵀ T_K of the first `rank` rows: [E, E].
@@ -24,9 +24,9 @@ Tensor<double> ProjectorOf(const algebra::TokenFactors& factors, int64_t rank);
 /// Not thread-safe.
 class OpenModel {
  public:
-  /// Of an input of this size; learned positions are interpolated as the model's library does. checkpoint: outlives the
-  /// model. Throws Error that says why if no pass of it can be open (PossibleEdits is empty) or the size is not
-  /// possible, and if the weights exceed MemoryLimit().
+  /// Builds for an input of this size; learned positions are interpolated as the model's library does. checkpoint:
+  /// outlives the model. Throws Error that says why if none of its passes can be edited (PossibleEdits is empty) or the
+  /// size is not possible, and if the weights exceed MemoryLimit().
   OpenModel(const model::Checkpoint& checkpoint, int64_t height, int64_t width);
 
   const model::VitConfig& config() const { return network_.config(); }  // of that size
@@ -35,8 +35,8 @@ class OpenModel {
   /// Memory of the weights and of the factors that have been computed.
   int64_t bytes() const;
 
-  /// Those of a head's weights: of M, biases included. exact: as the scores are, else up to a constant per query, which
-  /// softmax cancels. Computed once a block.
+  /// Factors of a head's M, biases included. exact: as the scores are, else up to a constant per query, which softmax
+  /// cancels. Computed once a block.
   const algebra::TokenFactors& Factors(int64_t block, int64_t head, bool exact);
 
  private:

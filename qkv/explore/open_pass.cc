@@ -1,6 +1,6 @@
-// Every edit of scores becomes one of operands, so that one product and one softmax serve all: a rank or a gauge
-// multiplies queries and keys by small matrices, and the transposed scores are those of keys and queries beside them,
-// (1+t)/2 q·k + (1−t)/2 k·q.
+// Every edit of scores becomes an edit of operands, so that one product and one softmax serve all: a rank or a gauge
+// multiplies queries and keys by small matrices, and the transposed scores come from keys and queries placed beside
+// them, (1+t)/2 q·k + (1−t)/2 k·q.
 #include "qkv/explore/open_pass.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Tensor<float> Multiply(View<const float> rows, View<const float> by) {
   return product;
 }
 
-// [N, E] as one image's one head.
+// [N, E] as one head of one image.
 View<const float> OneHead(View<const float> rows) {
   return {rows.data(), {1, 1, rows.dim(0), rows.dim(1)}, {0, 0, rows.stride(0), 1}};
 }
@@ -78,7 +78,7 @@ void FillZero(View<float> rows) {
 
 }  // namespace
 
-// One head as edited: what its scores are the products of.
+// One head as edited: the operands of its scores.
 struct OpenPass::Head {
   Tensor<float> query_map, key_map;  // [r, r], or empty
   Tensor<float> own_query, own_key;  // what the views below are of, if not the layer's
@@ -119,7 +119,7 @@ void OpenPass::Prepare(const nn::OpenOperands& operands, int64_t h, Head& head) 
   head.query = head.own_query, head.key = head.own_key;
 }
 
-// Before heads run in parallel: factors are made once.
+// Called before heads run in parallel: factors are made once.
 void OpenPass::PrepareFactors(const nn::OpenOperands& operands) {
   for (int64_t h = 0; h < operands.query.dim(1); ++h) {
     const HeadEdit& edit = edits_.Of(operands.block, h);
@@ -215,7 +215,8 @@ void OpenPass::RequirePass(View<const float> pixels, int64_t kept, bool gradient
           c.image_height, c.image_width, pixels.shape());
   const auto N = static_cast<double>(c.tokens()), H = static_cast<double>(c.block.attention.heads);
   const double matrices = static_cast<double>(kept) * H + (gradients ? 3.0 : 1.0) * NumThreads();
-  // What a block keeps for the backward pass: inputs, norms, queries, keys, values, sums and both sides of the MLP.
+  // Memory that a block keeps for the backward pass: inputs, norms, queries, keys, values, sums and both sides of the
+  // MLP.
   const double each =
       N * static_cast<double>(10 * c.block.width + 4 * c.block.mlp.width + 6 * c.block.attention.joined_width());
   const double activations =

@@ -1,6 +1,6 @@
-// Forward and backward passes in which each head's queries, keys, scores and weights are open: they are changed as
-// edits say, kept on request, and the gradient of a class's logit by the weights is known. Not here: passes without
-// edits, which are the engine's own (explore/passes.h).
+// Forward and backward passes with access to each head's queries, keys, scores and weights: they are changed by edits
+// and kept on request, and the gradient of a class's logit by the weights is available. Not here: passes without edits,
+// which are the engine's own (explore/passes.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct OpenWorkspace {
 
 class OpenPass final : public nn::OpenAttention {
  public:
-  /// All of them outlive the pass. It pauses (core/pause.h) between blocks, and ends there if it is cancelled.
+  /// All arguments outlive the pass. It pauses (core/pause.h) between blocks, and ends there if it is cancelled.
   OpenPass(OpenModel& model, const Edits& edits, OpenWorkspace& workspace)
       : model_(model), edits_(edits), workspace_(workspace) {}
 
@@ -30,16 +30,16 @@ class OpenPass final : public nn::OpenAttention {
   /// logits, [outputs]. Throws Error for another size, if the pass exceeds MemoryLimit(), or if logits are not finite.
   Tensor<float> Forward(View<const float> pixels, std::span<const int64_t> kept = {});
 
-  /// Of the last pass: the weights of the blocks that were kept, [kept, H, N, N].
+  /// The last pass's attention weights in the kept blocks, [kept, H, N, N].
   const Tensor<float>& attention() const { return attention_; }
   Tensor<float> TakeAttention() { return std::move(attention_); }
-  /// Of the last pass: the tokens after a block, [N, D]; of the last one after the final norm.
+  /// The last pass's tokens after a block, [N, D]; after the last block with the final norm.
   View<const float> Tokens(int64_t block) const;
 
   /// Relevance of each token for a logit (Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability", rule of
-  /// self-attention): the row of R = (I + Ā_L) … (I + Ā_1) that the class token has, or without one the mean of the
+  /// self-attention): the class token's row of R = (I + Ā_L) … (I + Ā_1), or without a class token the mean of the
   /// patches' rows; Ā is the mean over heads of the positive part of (∂logit/∂A) ∘ A. [N]. Throws as Forward, and for
-  /// a class that there is not.
+  /// an unknown class.
   Tensor<float> Relevance(View<const float> pixels, int64_t output);
 
   void Forward(const nn::OpenOperands& operands, View<float> joined) override;

@@ -1,11 +1,11 @@
-// The error of a request that meets a model whose files have changed.
+// The error if a model's files have changed.
 #pragma once
 
 #include "qkv/core/error.h"
 
 namespace qkv::explore {
 
-/// Files are no longer those that a model was read from: whoever asked is not at fault, and may ask again once the
+/// The files are no longer those that the model was read from. The request is not at fault and may be repeated once the
 /// model has been loaded again.
 class OutdatedError : public Error {
  public:

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kUnit = 8;  // arrays begin at multiples of it
 
-// Of the JSON of a packet: the names of 20,000 classes, and little to parse. Below 2^24, so that the fourth byte of its
-// length is 0, which JSON's is not.
+// Limit of a packet's JSON: enough for the names of 20,000 classes, and quick to parse. Below 2^24, so that the fourth
+// byte of its length is 0, which differs from JSON's.
 constexpr size_t kMaxJson = size_t{4} << 20;
 constexpr size_t kMaxArrays = 64;
 
@@ -29,7 +29,7 @@ ArrayType ParseType(const io::Json& name, std::string_view array) {
   Fail("packet: array \"{}\" has the dtype {}, expected \"u8\", \"f32\" or \"i32\"", array, name.dump());
 }
 
-// A member that is a number from 0 on.
+// A non-negative integer member.
 int64_t Count(const io::Json& object, std::string_view key, std::string_view array) {
   const auto found = object.find(key);
   Require(found != object.end() && found->is_number_integer() && *found >= 0 &&
@@ -53,7 +53,7 @@ Array ReadArray(const std::string& name, const io::Json& facts, std::span<const 
     Require(extent.is_number_integer() && extent >= 0 && extent <= std::numeric_limits<int32_t>::max(),
             "packet: array \"{}\" has the shape {}, expected numbers from 0 on", name, facts["shape"].dump());
     const auto n = extent.get<uint64_t>();
-    // Every element has a byte at least, so more of them than bytes are wrong, whatever a later extent is.
+    // Every element has a byte at least, so more elements than bytes are wrong, whatever a later extent is.
     Require(n == 0 || elements <= bytes / n, "packet: array \"{}\" has the shape {}, more than its {} bytes hold", name,
             facts["shape"].dump(), bytes);
     elements *= n;
@@ -124,7 +124,7 @@ std::string Encode(const Packet& packet) {
         {"dtype", Name(array.type)}, {"shape", array.shape}, {"offset", end}, {"bytes", array.bytes.size()}};
     end += Padded(array.bytes.size());
   }
-  // Texts of files may be no UTF-8.
+  // Texts from files may not be UTF-8.
   const std::string text = json.dump(-1, ' ', false, io::Json::error_handler_t::replace);
   Require(text.size() <= kMaxJson, "packet: {} bytes of JSON, expected at most {}", text.size(), kMaxJson);
   const size_t begin = Padded(4 + text.size());
@@ -157,7 +157,7 @@ Packet Decode(std::span<const std::byte> bytes) {
   packet.json.erase("arrays");
   Require(arrays.is_object() && arrays.size() <= kMaxArrays,
           "packet: \"arrays\" is no object of at most {} arrays by name", kMaxArrays);
-  size_t total = 0;  // arrays may share bytes, but must not be a way to more memory than was sent
+  size_t total = 0;  // arrays may share bytes, but must not take more memory than was sent
   for (const auto& [name, facts] : arrays.items()) {
     Array array = ReadArray(name, facts, bytes.subspan(begin));
     total += array.bytes.size();

@@ -54,9 +54,8 @@ struct Packet {
 /// As bytes: uint32 length of the JSON, JSON, zeros up to a multiple of 8, arrays, each padded to 8.
 std::string Encode(const Packet& packet);
 
-/// The reverse. JSON alone is a packet without arrays. Throws Error for anything that is not
-/// a packet: lengths beyond its end, arrays that overlap the end or whose shape does not fit their bytes, or JSON that
-/// is not an object.
+/// The reverse. JSON alone is a packet without arrays. Throws Error for a malformed packet: lengths beyond its end,
+/// arrays that overlap the end or whose shape does not fit their bytes, or JSON that is not an object.
 Packet Decode(std::span<const std::byte> bytes);
 
 }  // namespace qkv::explore

@@ -20,7 +20,7 @@ constexpr int64_t kShownClasses = 10;
 Edits EditsOf(const PassCall& call) {
   const auto found = call.request.find("edits");
   if (found == call.request.end() || found->is_null() || (found->is_array() && found->empty())) return {};
-  // Tokens are those of this image's size.
+  // Configuration with the number of tokens of this image's size.
   model::VitConfig config = call.model.config();
   config.image_height = call.image.pixels.dim(2), config.image_width = call.image.pixels.dim(3);
   return {*found, config};
@@ -54,7 +54,7 @@ Tensor<float> EngineAttention(const PassCall& call, std::span<const int64_t> blo
   return attention;
 }
 
-// "logits", "scores" and "top" of a classifier; of other models the pooled "embedding", which is no logit of anything.
+// "logits", "scores" and "top" for a classifier; for other models the pooled "embedding", which holds no logits.
 void AddOutputs(const model::Model& model, const Tensor<float>& outputs, Packet& answer) {
   answer.json["top"] = io::Json::array();
   if (model.config().classes == 0) {
@@ -85,7 +85,7 @@ int64_t BlockField(const PassCall& call) {
   return IntegerField(call.request, "block", 0, depth - 1);
 }
 
-// The tokens after a block, [N, D]; of the last one after the final norm.
+// The tokens after a block, [N, D]; after the last block with the final norm.
 Tensor<float> TokensAfter(const PassCall& call, int64_t block) {
   const model::VitConfig& c = call.model.image_model().config();
   const int64_t N = call.image.grid.tokens(), D = c.block.width;

@@ -32,7 +32,7 @@ io::Json RowOf(const Workload& w, Order order, const Plan& cheapest) {
           {"steps", steps},          {"cheapest", plan == cheapest}};
 }
 
-// Multiply-adds of the merged order by those of the projected one, below 1 where merging pays: [rows, columns].
+// Multiply-adds of the merged order relative to the projected one, below 1 where merging pays: [rows, columns].
 Tensor<float> MergingRatios(Tensor<float>& tokens, Tensor<float>& heads) {
   Tensor<float> ratios({kRows, kColumns});
   for (int64_t row = 0; row < kRows; ++row) {
@@ -57,7 +57,7 @@ Tensor<float> MergingRatios(Tensor<float>& tokens, Tensor<float>& heads) {
 }  // namespace
 
 Packet AnswerPlan(ExploredModel& model, const io::Json& request) {
-  model.config();  // of images
+  model.config();  // throws for a text model
   const model::VitConfig& c = model.loaded()->facts().config;
   Require(!nn::IsPositional(c.block.attention.kind),
           "plan: the scores of {} come from positions, not from products of tokens; there is nothing to order",

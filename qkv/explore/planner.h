@@ -1,4 +1,4 @@
-// The call "plan": what each exact order of attention's products costs in this model, where one becomes cheaper than
+// The call "plan": the cost of each exact order of attention's products in this model, where one becomes cheaper than
 // another, and a map of that (attention/plan.h).
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace qkv::explore {
 
-/// "queries": "all", or how many tokens of a block look at all. Throws Error for a model whose scores come from
+/// "queries": "all", or how many tokens of a block have queries. Throws Error for a model whose scores come from
 /// positions.
 Packet AnswerPlan(ExploredModel& model, const io::Json& request);
 

@@ -25,7 +25,7 @@ constexpr StepWords kSteps[] = {
     {"the same in each head", "Each head has a similarity of its own, and they look at different things."}};
 
 struct Patches {
-  int64_t height = 0, width = 0;  // of one, in pixels
+  int64_t height = 0, width = 0;  // of one patch, in pixels
   Tensor<float> values;           // [P, height · width · 3], from 0 to 255
 };
 
@@ -70,7 +70,7 @@ Tensor<float> RecallWeights(const lab::Memory<float>& memory, const Tensor<float
   return weights;
 }
 
-// Of the heads of the first block: the query's row without the prefix, [heads, P].
+// Attention in the heads of the first block: the query's row without the prefix, [heads, P].
 Tensor<float> AttentionRows(ExploredModel& model, const PreparedImage& image, const std::vector<int64_t>& heads,
                             int64_t query) {
   const io::Json none = io::Json::object();
@@ -83,7 +83,7 @@ Tensor<float> AttentionRows(ExploredModel& model, const PreparedImage& image, co
   return rows;
 }
 
-// What the weighted mean of the patches looks like, the heads' together: [h, w, 3].
+// Picture of the weighted mean of the patches, of all heads together: [h, w, 3].
 Tensor<uint8_t> Mix(const Patches& patches, const Tensor<float>& weights) {
   const int64_t P = patches.values.dim(0), features = patches.values.dim(1), heads = weights.size() / P;
   std::vector<double> mean(static_cast<size_t>(features));

@@ -1,4 +1,4 @@
-// The call "smooth": from Gaussian smoothing to attention in five steps that one query takes over an image's patches
+// The call "smooth": from Gaussian smoothing to attention in five steps, for one query over an image's patches
 // (lab/claims/associative_memory.h has their common form).
 #pragma once
 
