@@ -115,11 +115,11 @@ std::vector<std::pair<std::string, std::string>> CollectFacts(const AblateOption
   for (const lab::AblationData& set : comparison.data) data += (data.empty() ? "" : "; ") + set.summary;
   std::vector<std::pair<std::string, std::string>> facts = {{"Data", data}};
   if (comparison.data[0].pairs) {
-    facts.emplace_back("Kinds are of", comparison.varied == lab::Varied::kCross
-                                           ? "cross-attention; the layers' own attention is separate"
-                                       : comparison.varied == lab::Varied::kLayers
-                                           ? "the layers' own attention; cross-attention is separate"
-                                           : "the layers' own attention and cross-attention");
+    facts.emplace_back("Kinds apply to", comparison.varied == lab::Varied::kCross
+                                             ? "cross-attention; the layers' own attention is separate"
+                                         : comparison.varied == lab::Varied::kLayers
+                                             ? "the layers' own attention; cross-attention is separate"
+                                             : "the layers' own attention and cross-attention");
   }
   const std::vector<std::pair<std::string, std::string>> more = {
       {"Equal", options.equal == "steps"   ? "steps"
@@ -393,9 +393,10 @@ void RegisterAblate(Command app, int* exit_code) {
       .TypeName("steps|parameters|flops")
       .ShowDefault();
   command
-      .AddOption("--vary", &options->varied,
-                 "Of pairs: what the arms' kinds are of: the layers' own attention, the decoder's attention to the "
-                 "encoder (default), or both")
+      .AddOption(
+          "--vary", &options->varied,
+          "For pairs: which attention the arms change: the layers' own attention, the decoder's attention to the "
+          "encoder (default), or both")
       .OneOf(kVaried)
       .TypeName("attention|cross-attention|both");
   command.AddOption("--processes", &options->processes, "That share the runs, and the cores")

@@ -53,13 +53,13 @@ std::string GivenOfImages(const AllAttendOptions& options) {
          : options.images.ignore_exif                         ? "--ignore-exif"
          : !options.images.window.empty()                     ? "--window"
          : !model.settings.empty()                            ? "--set"
-         : model.Hints().configure() || model.given.heads > 0 ? "what describes a model of images"
+         : model.Hints().configure() || model.given.heads > 0 ? "an option that describes an image model"
                                                               : "";
 }
 
 int AttendAnyTexts(const AllAttendOptions& options) {
   const std::string given = GivenOfImages(options);
-  Require(given.empty(), "attend: {} is for images, and {} is a model of texts; --layer and --head are for both", given,
+  Require(given.empty(), "attend: {} is for images, and {} is a text model; --layer and --head are for both", given,
           options.model.path);
   return AttendTexts({.model = options.model,
                       .inputs = options.images.paths,
@@ -116,14 +116,14 @@ app::AttendRequest MakeRequest(const AllAttendOptions& options, app::MapFormat f
 int RunAttend(const AllAttendOptions& options) {
   if (app::IsTextModel(options.model.path)) return AttendAnyTexts(options);
   if (options.images.paths.empty()) {
-    PrintMessage("qkv attend: PATH is required: images, or texts for a model of texts\nRun with --help for more\n");
+    PrintMessage("qkv attend: PATH is required: images, or texts for a text model\nRun with --help for more\n");
     return 2;
   }
   Require(options.texts.Given().empty(),
-          "attend: {} is for texts, and {}; name a model of texts by -m, such as Marian or T5, BERT or GPT-2",
+          "attend: {} is for texts, and {}; name a text model by -m, such as Marian or T5, BERT or GPT-2",
           options.texts.Given(),
-          options.model.path.empty() ? "without -m the built-in model of images answers"
-                                     : FormatShown("{} is a model of images", options.model.path));
+          options.model.path.empty() ? "without -m the built-in image model answers"
+                                     : FormatShown("{} is an image model", options.model.path));
   const ImageList images = CollectImages(options.images.paths);
   std::vector<fs::path> outputs;  // none: JSON on stdout
   if (!options.output.empty()) {
@@ -177,13 +177,12 @@ void RegisterAttend(Command app, int* exit_code) {
   options->model.AddCompute(command);
   options->images.AddReading(command, /*required=*/false);
   command.Find("PATH").Description(
-      "Images, folders of images (read recursively), or - for stdin; for a model of texts words, or files of texts, "
-      "one "
-      "a line, or standard input");
+      "Images, folders of images (read recursively), or - for stdin; for a text model words, or files of texts, "
+      "one a line, or standard input");
   command
       .AddOption(
           "-o,--output", &options->output,
-          ".png (overlay, or a sheet of several; of a text the matrix), .npy [layers, heads, queries, tokens], "
+          ".png (overlay, or a sheet of several; for a text the matrix), .npy [layers, heads, queries, tokens], "
           ".safetensors, .json or .html; for several images or texts a folder, or a name with {} for the image's or "
           "the text's number; without it JSON Lines on stdout")
       .TypeName("FILE");

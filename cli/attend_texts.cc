@@ -120,10 +120,10 @@ std::string AttendTextOptions::Given() const {
 
 int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts) {
   Require(!texts.target || (!texts.decoding.beams && !texts.decoding.tokens),
-          "attend: --beams and --tokens are of what the model writes by itself, and --target gives it");
+          "attend: --beams and --tokens apply to what the model writes by itself, and --target replaces that");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const CollectedTexts inputs = CollectTexts(options.inputs, /*lines=*/true);
-  Require(!texts.target || inputs.texts.size() == 1, "attend: --target is of one text, and there are {}",
+  Require(!texts.target || inputs.texts.size() == 1, "attend: --target needs one text, and there are {}",
           inputs.texts.size());
   const std::vector<fs::path> outputs = TextOutputs(options, inputs);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());

@@ -82,15 +82,15 @@ int Bench(BenchOptions options, const Modes& modes) {
   }
   if (app::IsTextModel(options.model.path)) {
     Require(!modes.layer && !modes.attention && options.model.size.empty() && options.model.labels.empty(),
-            "bench: --layer, --attention, --size and --labels are of models of images, and {} is one of texts",
+            "bench: --layer, --attention, --size and --labels apply to image models only, and {} is a text model",
             options.model.path);
     return modes.from_stdin ? BenchTextFromStdin(options, precisions.front()) : BenchText(options, precisions);
   }
-  Require(options.tokens.empty() && options.work.empty(), "bench: --tokens and --work are of models of texts");
+  Require(options.tokens.empty() && options.work.empty(), "bench: --tokens and --work apply to text models only");
   if (options.batch == 0) options.batch = 1;
   if (modes.attention) return BenchAttention(options, precisions);
   if (modes.layer) return BenchLayers(options, precisions);
-  Require(!modes.from_stdin || options.images.empty(), "bench: --stdin is of random images; leave the files out");
+  Require(!modes.from_stdin || options.images.empty(), "bench: --stdin measures random images; leave the files out");
   if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
   return BenchModel(options, precisions);
 }
@@ -181,22 +181,23 @@ void RegisterBench(Command app, int* exit_code) {
   command.Find("--dtype").Description("Only this precision, beside fp32 (default: all; with --stdin, fp32)");
   const Option images =
       command.AddOption("IMAGE", &options->images,
-                        "Images or folders to measure the drift on; of a model of texts a file of texts, one a line, "
+                        "Images or folders to measure the drift on; for a text model a file of texts, one a line, "
                         "which are also embedded, or read and written (default: random inputs)");
   command
       .AddOption("--batch", &options->batch,
                  "Images or texts a pass (default: 1; texts of an encoder, or of a beam search, 32; of a decoder 8 "
                  "beside 1)")
       .Range(1, 4096);
-  const Option tokens = command
-                            .AddOption("--tokens", &options->tokens,
-                                       "Tokens of each random text (default: 128; of a prompt 512; read and written "
-                                       "by a pair 32); several numbers, separated by commas, for an encoder")
-                            .TypeName("N")
-                            .Check(CheckTokenCounts);
+  const Option tokens =
+      command
+          .AddOption("--tokens", &options->tokens,
+                     "Tokens of each random text (default: 128; of a prompt 512; read and written "
+                     "by an encoder-decoder 32); several numbers, separated by commas, for an encoder")
+          .TypeName("N")
+          .Check(CheckTokenCounts);
   const Option work = command
                           .AddOption("--work", &options->work,
-                                     "Of a model of texts only this; decode: a pass is 16 tokens of each text")
+                                     "For a text model: only this work; decode: a pass is 16 tokens of each text")
                           .OneOf({"embed", "prefill", "decode", "decode-batch", "greedy", "beams"});
   command.AddOption("--seconds", &options->seconds, "Seconds to measure, in all").Range(0.0, 3600.0).ShowDefault();
   const Option without =

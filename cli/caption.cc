@@ -33,7 +33,7 @@ std::string InsteadOfCaptions(const model::VitConfig& c) {
   if (c.detection_classes > 0) return "qkv detect finds its objects";
   if (c.mask_classes > 0) return "qkv segment finds its masks";
   if (c.projection_width > 0)
-    return "qkv embed gives vectors of images, and of a model with two towers qkv classify "
+    return "qkv embed gives vectors of images, and with two towers qkv classify "
            "--prompts compares them with texts";
   return c.classes > 0 ? "qkv classify names its classes" : "qkv embed gives vectors of images";
 }

@@ -180,7 +180,7 @@ void RequireNoImageOptions(const ModelOptions& options, std::string_view command
   const model::ModelHints hints = options.Hints();
   Require(options.size.empty() && options.labels.empty() && hints.heads == 0 && hints.state_dict.empty() &&
               !hints.configure(),
-          "{}: --size, --labels, --set and what else describes images are not of a model of texts", command);
+          "{}: --size, --labels, --set and other options for images do not apply to a text model", command);
 }
 
 void RequireImageModel(const ModelOptions& options, std::string_view command) {

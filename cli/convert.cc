@@ -75,7 +75,7 @@ void RegisterConvert(Command app, int* exit_code) {
       "Examples:\n"
       "  qkv convert -m vit-timm -o vit-hf --layout hf       timm's model for transformers\n"
       "  qkv convert -m vit-hf -o vit-timm --layout timm     and back\n"
-      "  qkv convert -m vit -o vit-half --dtype fp16         half the size, also of models of text\n"
+      "  qkv convert -m vit -o vit-half --dtype fp16         half the size, also of text models\n"
       "  qkv convert -m sharded -o whole                     shards joined into one file");
   command.Callback([options, exit_code] { *exit_code = Convert(*options); });
 }

@@ -93,7 +93,7 @@ int WriteTexts(const EmbedOptions& options, const app::EmbeddingSource& source, 
 
 int EmbedTexts(const EmbedOptions& options) {
   Require(options.pool.empty() || options.pool == "model",
-          "embed: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
+          "embed: --pool {} applies to images only; a text has one vector, as its model makes it", options.pool);
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const model::BuildOptions build{.precision = ParsePrecision(options.model.dtype)};
   if (app::IsTextModel(options.model.path)) {
@@ -159,10 +159,9 @@ void RegisterEmbed(Command app, int* exit_code) {
                  "authors do")
       .OneOf({"model", "cls", "mean", "cls+mean", "tokens"});
   command
-      .AddOption(
-          "--text", &options->texts,
-          "Texts instead of images, one a line of this file or of standard input (-), by a model of texts (BERT, "
-          "MiniLM, T5's encoder) or with two towers (CLIP, SigLIP)")
+      .AddOption("--text", &options->texts,
+                 "Texts instead of images, one a line of this file or of standard input (-), by a text model (BERT, "
+                 "MiniLM, T5's encoder) or with two towers (CLIP, SigLIP)")
       .TypeName("FILE");
   command
       .AddOption("-o,--output", &options->output,

@@ -90,9 +90,9 @@ void PrintText(const app::SequenceEvaluation& evaluation, const std::string& mod
 
 int EvaluateSequences(const EvaluateOptions& options) {
   const std::string& model = options.model.path;
-  Require(!model.empty(), "evaluate: {} wants a model of sequences, -m RUN", options.data);
+  Require(!model.empty(), "evaluate: {} needs a sequence model, -m RUN", options.data);
   Require(options.output.empty() && options.report.empty() && options.predictions.empty(),
-          "evaluate: of sequences there is no confusion matrix, no page and no --predictions");
+          "evaluate: sequences have no confusion matrix, no page and no --predictions");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const app::SequenceEvaluation evaluation =
       app::EvaluateSequences(model, ParsePrecision(options.model.dtype), options.data, options.split);
@@ -131,7 +131,7 @@ int EvaluatePairs(const EvaluateOptions& options) {
   RequireNoImageOptions(options.model, "evaluate");
   options.images.RequireNone("evaluate");
   Require(options.report.empty() && options.predictions.empty(),
-          "evaluate: of pairs of texts there is no page and no --predictions; give -o FILE or --json");
+          "evaluate: pairs of texts have no page and no --predictions; give -o FILE or --json");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
@@ -199,9 +199,9 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
 
 int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& checkpoint) {
   Require(options.output.empty() || fs::path(options.output).extension() == ".json",
-          "evaluate: of a detector -o is a .json of COCO's results, got {}", options.output);
+          "evaluate: for a detector -o is a .json of COCO's results, got {}", options.output);
   Require(options.report.empty() && options.predictions.empty(),
-          "evaluate: of a detector there is no page and no --predictions; give --json or -o RESULTS.json");
+          "evaluate: a detector has no page and no --predictions; give --json or -o RESULTS.json");
   const app::AnnotatedPhotos data(options.data, options.split);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(data.annotations);
@@ -286,8 +286,8 @@ int Evaluate(const EvaluateOptions& options) {
   if (kind == app::ModelKind::kTexts) {
     Require(fs::exists(options.data), "evaluate: {}: no such file", options.data);
     Require(train::IsPairs(options.data),
-            "evaluate: {} is a model of texts, and {} is no .tsv whose first line has a source, a tab and a target",
-            model, options.data);
+            "evaluate: {} is a text model, and {} is no .tsv whose first line has a source, a tab and a target", model,
+            options.data);
     return EvaluatePairs(options);
   }
   Require(!model.empty() || !fs::is_regular_file(options.data) || !train::IsPairs(options.data),
@@ -297,11 +297,10 @@ int Evaluate(const EvaluateOptions& options) {
           "evaluate: --cross-weights and --lines are for pairs of texts, and {} is no .tsv whose first line has a "
           "source, a tab and a target",
           options.data);
-  Require(
-      !asks_for_pairs,
-      "evaluate: --cross-weights and --lines are for a pair of encoder and decoder, -m RUN; {} has no cross-attention "
-      "to change",
-      model.empty() ? "the built-in classifier" : model);
+  Require(!asks_for_pairs,
+          "evaluate: --cross-weights and --lines are for an encoder-decoder, -m RUN; {} has no cross-attention "
+          "to change",
+          model.empty() ? "the built-in classifier" : model);
   // A .json is a text for sequence models only; otherwise it holds a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
   const bool sequences = text || kind == app::ModelKind::kSequences;
@@ -318,45 +317,44 @@ void RegisterEvaluate(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command
-      .AddOption(
-          "DATA", &options->data,
-          "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
-          "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
-          "model of sequences task:NAME or a text file; for a pair of encoder and decoder a .tsv with a source and a "
-          "target a line")
+      .AddOption("DATA", &options->data,
+                 "Image folder (CLASS/…, or train/CLASS/… with val/ or test/), CIFAR's binary or MNIST's IDX files, "
+                 "or a CSV of paths and labels; for a detector COCO's annotations, a .json or a folder with one; for a "
+                 "sequence model task:NAME or a text file; for an encoder-decoder a .tsv with a source and a "
+                 "target a line")
       .Required();
   command
-      .AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all; of pairs all)")
+      .AddOption("--split", &options->split, "Which part of the data (default: test, else val, else all; pairs: all)")
       .OneOf({"train", "val", "test", "all"});
   command
       .AddOption(
           "-o,--output", &options->output,
-          "Write the confusion matrix, .svg or .png; of a detector COCO's results, .json; of pairs the translations, "
+          "Write the confusion matrix, .svg or .png; for a detector COCO's results, .json; for pairs the translations, "
           "a line each")
       .TypeName("FILE");
   command
       .AddOption("--predictions", &options->predictions,
-                 "Of labelled images: write the answer to each image, .csv or .jsonl: path, truth, guess, right, "
+                 "For labelled images: write the answer to each image, .csv or .jsonl: path, truth, guess, right, "
                  "confidence, true_probability")
       .TypeName("FILE");
   command.AddOption("--report", &options->report, "Write a page: tables, confusion matrix, calibration")
       .TypeName("FILE");
-  command.AddOption("--beams", &options->beams, "Of pairs: beams of the search; 1: always the most probable token")
+  command.AddOption("--beams", &options->beams, "For pairs: beams of the search; 1: always the most probable token")
       .Range(1, 64)
       .TypeName("N")
       .ShowDefault();
-  command.AddOption("--lines", &options->lines, "Of pairs: only the first N lines")
+  command.AddOption("--lines", &options->lines, "For pairs: only the first N lines")
       .Range(int64_t{1}, int64_t{1} << 40)
       .TypeName("N");
   command
       .AddOption(
           "--cross-weights",
           [options](const std::string& text) { options->cross = app::ParseCrossWeights(text, "--cross-weights"); },
-          "Of pairs: what takes the place of cross-attention's softmax: softmax=T (of temperature T), hard (all on the "
+          "For pairs: what replaces cross-attention's softmax: softmax=T (temperature T), hard (all on the "
           "greatest score), uniform, gaussian=H[,SLOPE] (along the diagonal, H source tokens wide; without SLOPE by "
-          "the file's lengths); :BLOCK.HEAD,… behind it: of these heads alone")
+          "the file's lengths); :BLOCK.HEAD,… behind it: in these heads alone")
       .TypeName("RULE");
-  command.AddFlag("--stem", &options->stem, "Of pairs: ROUGE compares words without their English endings");
+  command.AddFlag("--stem", &options->stem, "For pairs: ROUGE compares words without their English endings");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   options->images.AddHow(command);
   options->images.AddBatch(command);

@@ -41,7 +41,7 @@ std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_por
 // Refuses a model that the page has no view for; the page would show other models instead.
 void RequireShown(const server::ModelEntry& entry) {
   Require(app::DescribeModel(entry).kind() != "text",
-          "-m {}: the explorer shows models of images, and of texts only those with an encoder and a decoder, as "
+          "-m {}: the explorer shows image models, and of text models only encoder-decoders, as "
           "translators; for this one use: qkv attend -m {} -o a.html \"A text.\"",
           entry.path, entry.path);
 }
@@ -73,7 +73,7 @@ void RegisterExplore(Command app, int* exit_code) {
   const auto options = std::make_shared<ExploreOptions>();
   const Command command = app.AddCommand("explore", "See and change attention in the browser");
   AddServedModels(command, &options->models,
-                  "A model of images to explore, or a translator, by its folder or hub id; ID=PATH gives it a name. "
+                  "An image model to explore, or a translator, by its folder or hub id; ID=PATH gives it a name. "
                   "Several may be given; those that come with qkv are always there");
   command.AddOption("--port", &options->port, "Port to listen on; 0 takes a free one (default: 8080, or a free one)")
       .Range(0, 65535)
@@ -88,8 +88,8 @@ void RegisterExplore(Command app, int* exit_code) {
       "Draw a digit or drop a photo, point at a patch and see where it looks in every block and head; turn queries "
       "and\n"
       "keys, cut ranks, knock out heads, go from smoothing to attention. Needs no internet.\n"
-      "It shows models of images and, in its last step, cross-attention of an encoder and a decoder of texts; other\n"
-      "models of texts: qkv attend.\n\n"
+      "It shows image models and, in its last step, cross-attention of an encoder-decoder of texts; other\n"
+      "text models: qkv attend.\n\n"
       "Examples:\n"
       "  qkv explore                           the digits, and the translator\n"
       "  qkv explore -m google/vit-base-patch16-224");

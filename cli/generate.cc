@@ -53,13 +53,13 @@ int GenerateBytes(const GenerateOptions& options) {
       model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
   const model::SequenceConfig& config = model.config();
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
-          "generate: {} is no model of text; qkv train book.txt -o RUN makes one", options.model.path);
-  Require(!options.json, "generate: --json is of models with a tokenizer; {} writes bytes", options.model.path);
+          "generate: {} is no text model; qkv train book.txt -o RUN makes one", options.model.path);
+  Require(!options.json, "generate: --json needs a model with a tokenizer; {} writes bytes", options.model.path);
   const model::GenerationSettings settings =
       options.decoding.Over({.max_tokens = kTokens, .sampling = {.temperature = 1}});
   Require(settings.beams == 1 && settings.no_repeat_ngram == 0 && settings.repetition_penalty == 1,
-          "generate: {} writes bytes, drawn one by one; --beams, --no-repeat-ngram and --repetition-penalty are of "
-          "models with a tokenizer",
+          "generate: {} writes bytes, drawn one by one; --beams, --no-repeat-ngram and --repetition-penalty need "
+          "a model with a tokenizer",
           options.model.path);
   std::string prompt = ReadPrompt(options);
   PrintBytes(prompt);

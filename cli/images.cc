@@ -41,7 +41,8 @@ void ImageOptions::AddHow(Command command) {
 
 void ImageOptions::RequireNone(std::string_view command) const {
   Require(batch == 0 && !ignore_exif && window.empty() && max_pixels == image::DecodeOptions().max_pixels,
-          "{}: --batch, --ignore-exif, --window and --max-pixels are of images, not of a model of texts", command);
+          "{}: --batch, --ignore-exif, --window and --max-pixels apply to images only; the model is a text model",
+          command);
 }
 
 image::DecodeOptions ImageOptions::Decode() const {

@@ -257,14 +257,13 @@ void RegisterQkCertify(Command app, int* exit_code) {
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 1024).TypeName("N");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout, one for each block, head and rewriting");
   command.Footer(
-      "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements. Of "
-      "models "
-      "of text the encoder, the decoder and its cross-attention each have a table.\n\n"
+      "Rows that are equal stand together, with the range of their numbers. docs/algebra.md has the statements. For "
+      "text models the encoder, the decoder and its cross-attention each have a table.\n\n"
       "Examples:\n"
       "  qkv qk certify -m vit                   may its queries and keys be merged?\n"
       "  qkv qk certify -m vit --with rope,sink  and if it also had these?\n"
       "  qkv qk certify -m vit --rank 16 --json  every head by itself\n"
-      "  qkv qk certify -m opus-mt-en-it         and of a translator");
+      "  qkv qk certify -m opus-mt-en-it         and a translator's");
   command.Callback([options, exit_code] { *exit_code = Certify(*options); });
 }
 

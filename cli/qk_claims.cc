@@ -168,7 +168,7 @@ void RegisterQkClaims(Command app, int* exit_code) {
       .Repeatable();
   command
       .AddOption("--translator", &options->translator,
-                 "Pair of encoder and decoder for C20 to C22 (default: english-italian, which comes with qkv)")
+                 "Encoder-decoder for C20 to C22 (default: english-italian, which comes with qkv)")
       .TypeName("MODEL");
   command.AddOption("--pairs", &options->pairs, "Its pairs of texts (default: test.tsv in its folder)")
       .TypeName("FILE");

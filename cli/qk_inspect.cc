@@ -150,7 +150,7 @@ Inspection MeasureSequences(const QkInspectOptions& options) {
   RequireNoImageOptions(options.model, "qk inspect");
   options.images.RequireNone("qk inspect");
   if (!options.images.paths.empty()) {
-    Fail("qk inspect: {} is a model of sequences without a tokenizer: its weights are inspected, without {}",
+    Fail("qk inspect: {} is a sequence model without a tokenizer: its weights are inspected, without {}",
          options.model.path, options.images.paths.front());
   }
   const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
@@ -266,7 +266,7 @@ void RegisterQkInspect(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command.AddOption("PATH", &options->images.paths,
-                    "Images, folders of images (read recursively), or - for stdin; for a model of text files with a "
+                    "Images, folders of images (read recursively), or - for stdin; for a text model files with a "
                     "text a line, -, or words");
   options->images.AddHow(command);
   options->images.AddBatch(command);
@@ -282,7 +282,7 @@ void RegisterQkInspect(Command app, int* exit_code) {
   command.AddOption("-o,--output", &options->output, "CSV file to write, a line a head").TypeName("FILE");
   command.Footer(
       "Columns of the table, a line a head:\n"
-      "  part              of models of text: encoder, decoder, or cross: what the decoder reads of the encoder\n"
+      "  part              for text models: encoder, decoder, or cross (the decoder cross-attends to the encoder)\n"
       "  effective rank    exp of the entropy of M's singular values, M = W_Q'W_K with the norm before it folded in\n"
       "  for 99 %          features that hold 99 % of M's energy\n"
       "  symmetry          1: M is symmetric, as with W_Q = W_K; -1: antisymmetric; 0: as much of one as of the other\n"
@@ -295,7 +295,7 @@ void RegisterQkInspect(Command app, int* exit_code) {
       "does not matter which token asks\n"
       "  entropy           of the attention, in nats; distance: in patches; near: to the token itself and the 8 around "
       "it; class: to the class token\n"
-      "  of texts          distance: in tokens; near: to the token itself and the 2 beside it; first: to the first "
+      "  for texts         distance: in tokens; near: to the token itself and the 2 beside it; first: to the first "
       "token; cross-attention: diagonal: 1 if it follows the source in order, 0 as uniform attention; end: to the "
       "source's last token\n"
       "A number that a head does not have is \u2013: cross-attention has no symmetry and no signs, as M's rows and "

@@ -66,7 +66,7 @@ Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoin
       "run: {} has a decoder, whose ids have to be given: \"pixels\" and \"decoder_input_ids\" by --input FILE; qkv "
       "caption writes texts about images",
       checkpoint.source);
-  Require(options.hidden.empty(), "run: --hidden is of models of images without a decoder");
+  Require(options.hidden.empty(), "run: --hidden is for image models without a decoder");
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
@@ -98,9 +98,9 @@ Result RunFile(const RunOptions& options, const model::Checkpoint& checkpoint) {
 
 // Runs a text model on ids in a file.
 Result RunTexts(const RunOptions& options) {
-  Require(!options.input.empty(), "run: {} is a model of texts; give ids by --input FILE, see qkv tokenize",
+  Require(!options.input.empty(), "run: {} is a text model; give ids by --input FILE, see qkv tokenize",
           options.model.path);
-  Require(options.hidden.empty(), "run: --hidden is of images");
+  Require(options.hidden.empty(), "run: --hidden is for images");
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
@@ -171,7 +171,7 @@ int Run(const RunOptions& options) {
   Require(!is_file || options.output.ends_with(".safetensors"), "run: -o ends in .safetensors, got {}", options.output);
   Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
   Require(options.input.empty() || options.model.size.empty(),
-          "run: --size makes pixels of images; those of --input have the size they have");
+          "run: --size applies to image files; pixels of --input keep their size");
   if (options.model.threads > 0) SetNumThreads(options.model.threads);
   int failed = 0;
   const Result result = RunAny(options, &failed);
@@ -206,7 +206,7 @@ void RegisterRun(Command app, int* exit_code) {
   command.AddOption(
       "--input", &options->input,
       "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
-      "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a model of texts these, "
+      "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a text model these, "
       "\"token_type_ids\" and \"decoder_input_ids\" [B, T]; for one that writes about images \"pixels\" and "
       "\"decoder_input_ids\"");
   command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required();

@@ -126,7 +126,7 @@ void RequireSharedSpace(const SearchOptions& options, const app::VectorFile& vec
           "images again without --pool",
           options.vectors, vectors.source() ? vectors.source()->pool : "");
   Require(options.pool.empty() || options.pool == "model",
-          "search: --pool {} is of images; leave it out to search for words", options.pool);
+          "search: --pool {} applies to images only; leave it out to search for words", options.pool);
 }
 
 // The rows of `vectors`, [words, width].
@@ -219,7 +219,7 @@ Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& ve
       std::ranges::move(app::ReadTexts(query), std::back_inserter(texts));
       continue;
     }
-    Require(!fs::exists(query), "search: {} is a model of texts, and {} is no file of texts, one a line",
+    Require(!fs::exists(query), "search: {} is a text model, and {} is no file of texts, one a line",
             options.model.path, query);
     app::RequireWords(query, "search");
     texts.push_back(query);
@@ -307,11 +307,11 @@ void AddInputs(const SearchOptions& options, app::InputFiles* inputs) {
 
 Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors) {
   if (app::IsTextModel(options.model.path)) {
-    Require(options.sheet.empty(), "search: --sheet is of photos, and {} is a model of texts", options.model.path);
+    Require(options.sheet.empty(), "search: --sheet shows photos, and {} is a text model", options.model.path);
     RequireNoImageOptions(options.model, "search");
     options.images.RequireNone("search");
     Require(options.pool.empty() || options.pool == "model",
-            "search: --pool {} is of images; a text has one vector, as its model makes it", options.pool);
+            "search: --pool {} applies to images only; a text has one vector, as its model makes it", options.pool);
     const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
                                                 PrintNote, options.model.Policy());
     CompareSource(options, vectors, model.checkpoint());
@@ -346,7 +346,7 @@ int SearchPairs(const SearchOptions& options) {
   Require(options.queries.empty(), "search: --pairs compares the vectors with each other; leave out {}",
           options.queries.empty() ? "" : options.queries.front());
   Require(options.model.path.empty() && options.pool.empty() && !options.exclude_self,
-          "search: --pairs needs no model: -m, --pool and --exclude-self are of queries");
+          "search: --pairs needs no model: -m, --pool and --exclude-self are for queries");
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
   if (!options.sheet.empty()) {
     app::InputFiles inputs({});
@@ -437,8 +437,8 @@ void RegisterSearch(Command app, int* exit_code) {
   command.AddOption("VECTORS", &options->vectors, "File .npy or .safetensors that qkv embed wrote").Required();
   command.AddOption(
       "QUERY", &options->queries,
-      "Images to find similar ones of, folders of them, or words, by a model with a text tower; by a model of "
-      "texts words, or files of texts, one a line, or - for stdin");
+      "Images to find similar ones of, folders of them, or words, by a model with a text tower; for a text "
+      "model: words, or files of texts, one a line, or - for stdin");
   options->model.AddModel(command);
   options->model.AddSize(command);
   options->model.AddCompute(command);

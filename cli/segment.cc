@@ -58,7 +58,7 @@ app::SegmentRules MakeRules(const SegmentOptions& options, const model::Model& m
   if (!options.task.empty()) rules.task = *app::FindSegmentTask(options.task);
   const bool panoptic = rules.task == app::SegmentTask::kPanoptic;
   Require(!options.threshold || rules.task != app::SegmentTask::kSemantic,
-          "segment: --threshold is of segments with scores; semantic segmentation gives every pixel its best class");
+          "segment: --threshold needs segments with scores; semantic segmentation gives every pixel its best class");
   Require(panoptic || (!options.mask_threshold && !options.overlap && options.stuff.empty()),
           "segment: --mask-threshold, --overlap and --stuff are for --task panoptic, got {}", app::Name(rules.task));
   rules.threshold = options.threshold.value_or(rules.threshold);

@@ -225,7 +225,7 @@ std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchO
     }
   }
   Require(!works.empty(),
-          "bench: --work {}: {} {}; an encoder embeds, a decoder prefills and decodes, a pair writes "
+          "bench: --work {}: {} {}; an encoder embeds, a decoder prefills and decodes, an encoder-decoder writes "
           "(greedy, beams)",
           options.work, options.model.path, model.description().architecture);
   return works;

@@ -241,7 +241,7 @@ void RegisterTrain(Command app, int* exit_code) {
       "  qkv train cifar-10-binary.tar.gz -o run --preset vit-cifar --epochs 40\n"
       "  qkv train photos -o run --config run.yaml    keys as above: \"lr: 3e-4\"\n"
       "  qkv train book.txt -o run                    the next byte of a text, for qkv generate\n"
-      "  qkv train pairs.tsv -o run                   encoder and decoder, of a source and a target a line");
+      "  qkv train pairs.tsv -o run                   an encoder-decoder, from a source and a target a line");
   command.Callback([options, exit_code] {
     options->start = std::chrono::steady_clock::now();
     *exit_code = Train(*options);

@@ -110,7 +110,7 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
   command
       .AddOption(
           "-m,--model", [options](const std::string& text) { options->model.path = app::FindModel(text).string(); },
-          "Folder of a model with an encoder and a decoder (Marian, T5), its name in the Hugging Face hub's cache, or "
+          "Folder of an encoder-decoder (Marian, T5), its name in the Hugging Face hub's cache, or "
           "a run of qkv train on pairs; without it the model that comes with qkv, of descriptions of software")
       .TypeName("MODEL");
   command

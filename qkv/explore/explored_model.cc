@@ -23,7 +23,7 @@ int64_t DerivedState::bytes() const {
 }
 
 const model::Model& ExploredModel::image_model() const {
-  Require(loaded_->image() != nullptr, "{}: a model of texts; this needs one of images", entry().id);
+  Require(loaded_->image() != nullptr, "{}: a text model; this needs an image model", entry().id);
   return *loaded_->image();
 }
 
@@ -41,7 +41,7 @@ const app::TextEncoder& ExploredModel::text_encoder() const {
 }
 
 const app::LanguageModel& ExploredModel::language() const {
-  Require(loaded_->language() != nullptr, "{}: a model of images; this needs one that reads a text", entry().id);
+  Require(loaded_->language() != nullptr, "{}: an image model; this needs a text model", entry().id);
   return *loaded_->language();
 }
 

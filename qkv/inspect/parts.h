@@ -1,4 +1,4 @@
-// The attention layers of a model of text: self-attention of its encoder and decoder, and the decoder's
+// The attention layers of a text model: self-attention of its encoder and decoder, and the decoder's
 // cross-attention, each read with the norm that precedes it.
 //
 // Which norm that is depends on the model. With norms before the layers it is the layer's own. With norms after them

@@ -86,7 +86,7 @@ struct Certificate {
   static constexpr int64_t kAllHeads = -1;
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // does not apply
 
-  std::string_view part;  // of a model of text: "encoder", "decoder", "cross"
+  std::string_view part;  // of a text model: "encoder", "decoder", "cross"
   int64_t block = 0, head = kAllHeads;
   Rewriting rewriting = Rewriting::kMerge;
   Exactness verdict = Exactness::kExact;

@@ -64,7 +64,7 @@ std::vector<CrossHead> MeasureCrossHeads(const model::TextModel& model, const tr
                                          const train::PairTokenizer& tokenizer) {
   const model::SequenceConfig& decoder = model.decoder().config();
   Require(model.has_encoder() && decoder.block.cross.has_value() && set.size() > 0,
-          "cross-attention: expected an encoder, a decoder that reads it, and a pair of texts at least");
+          "cross-attention: expected an encoder-decoder, and a pair of texts at least");
   const int64_t H = decoder.block.cross->heads, depth = decoder.depth;
   std::vector<CrossHead> heads;
   for (int64_t at = 0; at < depth * H; ++at) heads.push_back({.block = at / H, .head = at % H});

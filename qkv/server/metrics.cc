@@ -51,8 +51,8 @@ struct Metrics::Families {
   prometheus::Family<Histogram>& prepare_seconds =
       Make(registry, prometheus::BuildHistogram(), "qkv_prepare_seconds",
            "Time to make a model's input of a decoded image: resizing and normalising.");
-  prometheus::Family<prometheus::Counter>& tokens = Make(registry, prometheus::BuildCounter(), "qkv_tokens_total",
-                                                         "Tokens that models of text have read and written.");
+  prometheus::Family<prometheus::Counter>& tokens =
+      Make(registry, prometheus::BuildCounter(), "qkv_tokens_total", "Tokens that text models have read and written.");
   prometheus::Family<prometheus::Counter>& model_events = Make(
       registry, prometheus::BuildCounter(), "qkv_model_events_total", "Models loaded, loaded again, unloaded, failed.");
   prometheus::Gauge& active =

@@ -113,7 +113,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
   const app::LanguageModel& language = *model.language();
   const bool packed = IsPacked(input);
   if (input.Text("format", "json") != "json") {
-    BadRequest("format: attention of texts is json");
+    BadRequest("format: expected json for the attention of a text");
   }
   const std::string text = input.Text("text");
   app::TextAttendRequest request{.layers = ListField(input, "layers"),
@@ -142,7 +142,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 HttpResponse Attention(Context& context, Call& call) {
   const RequestInput input(call.request(), kAttentionFields);
   const bool of_text = input.images().empty() && input.Has("text");
-  if (input.images().empty() && !of_text) BadRequest("expected an image, or for a model of texts the field text");
+  if (input.images().empty() && !of_text) BadRequest("expected an image, or for a text model the field text");
   const auto model = context.ModelFor(call, input.Text("model"), of_text ? kAttendText : kAttendImage);
   return of_text ? OfText(context, call, input, *model) : OfImage(context, call, input, *model);
 }

@@ -100,7 +100,7 @@ TEST(AttendTexts, SayWhatTheyRefuse) {
       {marian + "--layer 5", "from 0 to 1"},
       {marian + "--head x", "--head"},
       {marian + "--target x --beams 3", "--beams"},
-      {marian + "'a cat' --target x", "of one text"},
+      {marian + "'a cat' --target x", "needs one text"},
       {marian + "-o " + (folder / "a.txt").string(), ".json"},
       {marian + "-o " + Task("marian") + "/config.json", "which is read"},
       {"-m " + Task("bert") + " " + (folder / "a.tokens.json").string() + " -o " + (folder / "a.npy").string(),
@@ -109,8 +109,8 @@ TEST(AttendTexts, SayWhatTheyRefuse) {
       {"-m " + Task("marian") + " missing.txt", "no such file"},
       {"-m " + Task("marian") + " " + std::string(2000, 'a'), "give a shorter one"},
       {"-m " + Golden("timm_vit") + " --cross" + digit, "--cross is for texts"},
-      {"-m " + Golden("timm_vit") + " --target x" + digit, "is a model of images"},
-      {"--cross" + digit, "without -m the built-in model"},
+      {"-m " + Golden("timm_vit") + " --target x" + digit, "is an image model"},
+      {"--cross" + digit, "without -m the built-in image model"},
   };
   for (const auto& [arguments, named] : cases) {
     const CommandOutput said = Qkv("attend " + arguments);

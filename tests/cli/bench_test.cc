@@ -220,9 +220,9 @@ TEST(BenchOfTexts, RefusesWhatTheModelLacks) {
                                                        {"--work prefill -m " + TextGolden("bert"), "an encoder embeds"},
                                                        {"--tokens 100000 -m " + TextGolden("bert"), "the model takes"},
                                                        {"--tokens 4,5 -m " + TextGolden("gpt2"), "for encoders only"},
-                                                       {"--layer -m " + TextGolden("gpt2"), "models of images"},
-                                                       {"--size 32 -m " + TextGolden("bert"), "models of images"},
-                                                       {"--tokens 4", "models of texts"}};
+                                                       {"--layer -m " + TextGolden("gpt2"), "image models"},
+                                                       {"--size 32 -m " + TextGolden("bert"), "image models"},
+                                                       {"--tokens 4", "text models"}};
   for (const auto& [arguments, reason] : cases) {
     const CommandOutput said = Qkv("bench --seconds 0 " + arguments);
     EXPECT_EQ(said.exit_code, 1) << arguments;

@@ -150,8 +150,8 @@ TEST(Inspect, TellsThePartsOfATranslator) {
   const CommandOutput over = Qkv("qk inspect -o " + lines + model + " " + lines);
   EXPECT_EQ(over.exit_code, 1);
   EXPECT_TRUE(Contains(Qkv("qk inspect" + model + " nothing.txt").err, "nothing.txt"));
-  EXPECT_TRUE(Contains(Qkv("qk inspect --size 32" + model).err, "not of a model of texts"));
-  EXPECT_TRUE(Contains(Qkv("qk inspect --ignore-exif" + model).err, "not of a model of texts"));
+  EXPECT_TRUE(Contains(Qkv("qk inspect --size 32" + model).err, "do not apply to a text model"));
+  EXPECT_TRUE(Contains(Qkv("qk inspect --ignore-exif" + model).err, "apply to images only"));
 }
 
 TEST(Inspect, TakesEveryFamilyOfText) {
@@ -210,7 +210,7 @@ TEST(Certify, TellsThePartsOfATranslator) {
   EXPECT_EQ(cross, 2u * (3 * 10 + 3));
   EXPECT_TRUE(Contains(Qkv("qk certify --rank 9" + model).err, "encoder part have 8 features"));
   EXPECT_TRUE(Contains(Qkv("qk certify --with rope -m " + Golden("text/t5")).out, "RoPE"));
-  EXPECT_TRUE(Contains(Qkv("qk certify --crop-pct 0.9" + model).err, "not of a model of texts"));
+  EXPECT_TRUE(Contains(Qkv("qk certify --crop-pct 0.9" + model).err, "do not apply to a text model"));
 }
 
 TEST(Rewriting, IsOfModelsOfImages) {
@@ -218,7 +218,7 @@ TEST(Rewriting, IsOfModelsOfImages) {
   for (const char* command : {"merge -o x", "split -o x", "truncate -o x --rank 2", "plan", "claims --only C1"}) {
     const CommandOutput said = Qkv(std::string("qk ") + command + model);
     EXPECT_EQ(said.exit_code, 1) << command;
-    EXPECT_TRUE(Contains(said.err, "is a model of text, expected one of images")) << said.err;
+    EXPECT_TRUE(Contains(said.err, "is a text model, expected an image model")) << said.err;
   }
 }
 
@@ -235,11 +235,11 @@ TEST(ModelsOfText, RefuseOptionsOfImages) {
          {"info" + model, "search " + vectors + " red" + model, "verify " + reference + " -m " + Golden("text/bert")}) {
       const CommandOutput said = Qkv(command + " " + option);
       EXPECT_EQ(said.exit_code, 1) << command << " " << option;
-      EXPECT_TRUE(Contains(said.err, "describes images are not of a model of texts")) << said.err;
+      EXPECT_TRUE(Contains(said.err, "other options for images do not apply to a text model")) << said.err;
     }
   }
-  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --window 0,9" + model).err, "not of a model of texts"));
-  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --pool cls" + model).err, "is of images"));
+  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --window 0,9" + model).err, "apply to images only"));
+  EXPECT_TRUE(Contains(Qkv("search " + vectors + " red --pool cls" + model).err, "applies to images only"));
   EXPECT_EQ(Qkv("search " + vectors + " red" + model).exit_code, 0);
   EXPECT_EQ(Qkv("info" + model).exit_code, 0);
 }

@@ -256,8 +256,8 @@ TEST_F(PairRuns, EvaluationRefusesWhatPairsDoNotHave) {
   for (const auto& [arguments, named] : {std::pair<std::string, std::string>{Path("none.tsv") + model, "no such file"},
                                          {Path("lines.txt") + model, "no .tsv whose first line"},
                                          {Path("pairs.tsv"), "by -m"},
-                                         {Path("pairs.tsv") + model + "--size 32x32", "not of a model of texts"},
-                                         {Path("pairs.tsv") + model + "--window 1,2", "are of images"},
+                                         {Path("pairs.tsv") + model + "--size 32x32", "do not apply to a text model"},
+                                         {Path("pairs.tsv") + model + "--window 1,2", "apply to images only"},
                                          {Path("pairs.tsv") + model + "--split val", "no run of qkv train"}}) {
     const CommandOutput refused = Qkv("evaluate " + arguments);
     EXPECT_NE(refused.exit_code, 0) << arguments;

@@ -203,15 +203,15 @@ TEST_F(SequenceRuns, RefuseWithAReason) {
   says(OnBook("text", "--steps 2 --resume --lr 0.5"), 1, "lr was 0.01, now 0.5");
   says("train task:copy" + to + " -m " + Path("text"), 1, "cannot take task copy");
   EXPECT_FALSE(fs::exists(folder_ / "new")) << "nothing is left of what cannot begin";
-  says("generate -m " + Path("task"), 1, "is no model of text");
+  says("generate -m " + Path("task"), 1, "is no text model");
   says("generate -m " + Path("text") + " --temperature -1", 2, "--temperature");
   says("generate -m " + Path("nowhere"), 1, "nowhere");
   says("evaluate -m " + Path("text") + " task:copy", 1, "bytes of a text");
   says("evaluate -m " + Path("task") + " " + Path("book.txt"), 1, "does not predict the bytes");
   says("evaluate -m " + Path("text") + " " + folder_.path().string(), 1, "neither a text nor task:NAME");
-  says("evaluate task:copy", 1, "wants a model of sequences");
+  says("evaluate task:copy", 1, "needs a sequence model");
   says("evaluate -m " + Golden("timm_grey") + " task:copy", 1, "");
-  says("classify -m " + Path("text") + " " + Digits(), 1, "a model of sequences");
+  says("classify -m " + Path("text") + " " + Digits(), 1, "a sequence model");
   WriteBook(50, 3);
   says(OnBook("text", "--steps 2 --resume"), 1, "the tokens are not those");
 }

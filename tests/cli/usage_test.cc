@@ -159,11 +159,11 @@ TEST(Usage, ModelsOfTheWrongKindSayWhatToDo) {
   WriteFile(folder / "config.json", R"({"architecture": "qkv_sequence"})");
   const CommandOutput info = Qkv("info -m " + folder.path().string());
   EXPECT_EQ(info.exit_code, 1);
-  EXPECT_TRUE(Contains(info.err, "a model of sequences")) << info.err;
+  EXPECT_TRUE(Contains(info.err, "a sequence model")) << info.err;
   EXPECT_TRUE(Contains(info.err, "qkv generate -m " + folder.path().string())) << info.err;
   const CommandOutput generate = Qkv("generate -m " + Golden("timm_vit"));
   EXPECT_EQ(generate.exit_code, 1);
-  EXPECT_TRUE(Contains(generate.err, "a model of images")) << generate.err;
+  EXPECT_TRUE(Contains(generate.err, "an image model")) << generate.err;
   EXPECT_TRUE(Contains(generate.err, "qkv classify -m")) << generate.err;
 }
 

@@ -1,4 +1,4 @@
-// Models of text from the command line: translate, summarize, generate, embed --text, search, info, run and verify.
+// Text models from the command line: translate, summarize, generate, embed --text, search, info, run and verify.
 #include <gtest/gtest.h>
 
 #include "tests/cli/program.h"
@@ -50,7 +50,7 @@ TEST(Translate, RefusesWhatItCannotDo) {
   EXPECT_TRUE(Contains(too_long.err, "--cut")) << too_long.err;
   EXPECT_TRUE(Contains(Qkv("translate -m " + Task("bert") + " hello").err, "Marian, T5"));
   EXPECT_TRUE(Contains(Qkv("translate -m " + Task("marian") + " missing.txt").err, "no such file"));
-  EXPECT_TRUE(Contains(Qkv("translate -m " + Golden("hf_vit") + " hello").err, "no model of texts"));
+  EXPECT_TRUE(Contains(Qkv("translate -m " + Golden("hf_vit") + " hello").err, "is an image model, expected a text model"));
 }
 
 TEST(Summarize, TakesAFileAsOneText) {

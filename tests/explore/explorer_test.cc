@@ -417,7 +417,7 @@ TEST(Explorer, SaysWhatIsWrong) {
   EXPECT_TRUE(Has(Refusal(explorer, "tokens", with({{"block", 0}, {"what", "sound"}})), "\"pca\" or \"similarity\""));
   EXPECT_TRUE(Has(Refusal(explorer, "smooth", with({{"step", 0}})), "[row, column]"));
   EXPECT_TRUE(Has(Refusal(explorer, "words", with({{"text", "a digit"}})), "text tower"));
-  EXPECT_TRUE(Has(Refusal(explorer, "translate", {{"text", "a digit"}}), "of images"));
+  EXPECT_TRUE(Has(Refusal(explorer, "translate", {{"text", "a digit"}}), "an image model"));
   EXPECT_TRUE(Has(ErrorMessage([&] { Explorer({.models = {{"a", "", ""}, {"a", "", ""}}}); }), "two models"));
 }
 

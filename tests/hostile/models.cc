@@ -134,7 +134,7 @@ Reading FinishedModels() {
   return reading;
 }
 
-// Likewise a model of text.
+// Likewise a text model.
 Reading FinishedTextModels() {
   const auto folder = std::make_shared<TemporaryFolder>();
   const auto checkpoint =

@@ -1,4 +1,4 @@
-// The matrices M of the heads of models of text against the models' own attention: from the tokens that a layer reads,
+// The matrices M of the heads of text models against the models' own attention: from the tokens that a layer reads,
 // M and the terms of the biases give the weights of the pass, for every part, block and head of a golden of each
 // family.
 #include "qkv/inspect/parts.h"

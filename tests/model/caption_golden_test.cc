@@ -231,7 +231,7 @@ TEST(CaptionFiles, BrokenOnesAreRefused) {
   ExpectMessage(
       "vit_gpt2", [](io::Json* config, auto*) { (*config)["encoder"]["model_type"] = "swin"; }, "\"swin\"");
   ExpectMessage(
-      "vit_gpt2", [](io::Json* config, auto*) { (*config)["encoder"] = *config; }, "itself a model");
+      "vit_gpt2", [](io::Json* config, auto*) { (*config)["encoder"] = *config; }, "itself an encoder-decoder");
   ExpectMessage(
       "vit_trocr_sinusoidal",
       [](io::Json* config, auto*) { (*config)["decoder"]["max_position_embeddings"] = int64_t{1} << 40; }, "length");

@@ -296,7 +296,7 @@ TEST(Server, ChoosesAModelThatCanDoIt) {
     says("/v1/classify", {{"model", "clip"}, {"image", image}}, "models digits can");
     says("/v1/embeddings", {{"model", "digits"}, {"input", "a cat"}}, "models bert, clip can");
     says("/v1/embeddings", {{"model", "bert"}, {"image", image}}, "models digits, clip, yolos, eomt can");
-    // An address is a text to models of texts; where there are none, the error says how images are sent.
+    // An address is a text to text models; where there are none, the error says how images are sent.
     const io::Json address = {{"model", "digits"}, {"input", {"https://example.org/a.jpg"}}};
     says("/v1/embeddings", address, "this server fetches no addresses");
     says("/v1/embeddings", address, "image_url");

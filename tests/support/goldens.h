@@ -24,7 +24,7 @@ inline std::vector<std::string> GoldensIn(const std::filesystem::path& folder) {
   return names;
 }
 
-/// All models of images. Looked for once: several suites of a process ask.
+/// All image models. Looked for once: several suites of a process ask.
 inline const std::vector<std::string>& GoldenNames() {
   static const std::vector<std::string> names = GoldensIn(GoldenFolder(""));
   return names;
@@ -32,7 +32,7 @@ inline const std::vector<std::string>& GoldenNames() {
 
 inline std::filesystem::path TextGoldenFolder(const std::string& name) { return GoldenFolder("text") / name; }
 
-/// All models of text.
+/// All text models.
 inline std::vector<std::string> TextGoldenNames() { return GoldensIn(GoldenFolder("text")); }
 
 }  // namespace qkv

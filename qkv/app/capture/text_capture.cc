@@ -127,9 +127,8 @@ Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file,
                         targets = ReadIds(file, "decoder_input_ids", path);
   Require(!ids.empty(), "{}: there is no tensor \"input_ids\"", path);
   const bool pair = d.encoder && d.decoder;
-  Require(
-      targets.empty() != pair, "{}: \"decoder_input_ids\" are {}", path,
-      pair ? "missing, and the model has a decoder that reads a source" : "there, and the model has no such decoder");
+  Require(targets.empty() != pair, "{}: \"decoder_input_ids\" are {}", path,
+          pair ? "missing, and the model is an encoder-decoder" : "there, and the model is no encoder-decoder");
   Require(shown.empty() || shown.shape() == ids.shape(), "{}: \"attention_mask\" is {}, expected {} as \"input_ids\"",
           path, shown.shape(), ids.shape());
   Require(targets.empty() || targets.dim(0) == ids.dim(0), "{}: \"decoder_input_ids\" are {} texts, \"input_ids\" {}",

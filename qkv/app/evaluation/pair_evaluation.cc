@@ -65,7 +65,7 @@ PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, c
   const model::TextModel& model = language.model();
   const model::TextDescription& d = model.description();
   Require(d.encoder && d.decoder,
-          "evaluate: {} is {}, which does not translate; expected a pair of encoder and decoder, which qkv train "
+          "evaluate: {} is {}, which does not translate; expected an encoder-decoder, which qkv train "
           "pairs.tsv -o RUN makes",
           path, d.architecture);
   const model::TextTokens tokens = train::TokensOfCheckpoint(language.checkpoint());

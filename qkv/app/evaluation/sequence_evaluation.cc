@@ -62,7 +62,7 @@ Evaluated Open(const std::string& data, const std::string& split, const std::str
                         config.vocabulary),
             train::TaskForEvaluation(sequences, kTaskSequences, /*seed=*/0)};
   }
-  Require(train::IsText(data), "evaluate: the model is one of sequences; {} is neither a text nor task:NAME", data);
+  Require(train::IsText(data), "evaluate: the model is a sequence model; {} is neither a text nor task:NAME", data);
   Require(split != "test", "evaluate: a text has no split test, only train, val and all");
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
           "evaluate: the model does not predict the bytes of a text");

@@ -56,7 +56,7 @@ ModelFacts FactsOf(const model::Checkpoint& checkpoint, const ModelEntry& entry,
 
 void RequireNoImageSettings(const ModelEntry& entry) {
   Require(entry.size.empty() && entry.labels.empty() && entry.pool.empty(),
-          "{}: size, labels and pool are for models of images; this is one of texts", entry.id);
+          "{}: size, labels and pool are for image models; this is a text model", entry.id);
 }
 
 // The tags in the head of a model's card: "pipeline_tag: summarization", "- translation".

@@ -187,7 +187,7 @@ Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const Co
 Converted Convert(const TextCheckpoint& checkpoint, const fs::path& folder, const ConvertOptions& options) {
   RequireWritable(folder, options.force);
   RequireWritten(options.dtype);
-  Require(!options.layout, "convert: {} is a model of texts, which qkv writes in its own layout only; omit --layout",
+  Require(!options.layout, "convert: {} is a text model, which qkv writes in its own layout only; omit --layout",
           checkpoint.source);
   const fs::path source = SourceFolder(checkpoint.source);
   ModelFiles files;

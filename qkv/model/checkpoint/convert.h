@@ -33,7 +33,7 @@ struct Converted {
 /// Throws Error that names what the layout cannot express, the tensor that a type cannot hold, or the file.
 Converted Convert(const Checkpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
 
-/// A model of texts in another type: its configuration, tokenizer and the modules of sentence-transformers unchanged.
+/// A text model in another type: its configuration, tokenizer and the modules of sentence-transformers unchanged.
 /// Throws Error likewise, and for another layout.
 Converted Convert(const TextCheckpoint& checkpoint, const std::filesystem::path& folder, const ConvertOptions& options);
 

@@ -187,7 +187,7 @@ TextCheckpoint OpenOnce(const fs::path& path) {
   Require(json.has_value(), "cannot open model {}: there is no {}", path.string(), kConfigFile);
   const io::Fields config(*json, (folder / kConfigFile).string());
   const TextFamilyRow* const family = FindTextFamily(config);
-  Require(family != nullptr, "{}: \"model_type\" is {}, and qkv knows these of texts: {}", config.where(),
+  Require(family != nullptr, "{}: \"model_type\" is {}; supported text models: {}", config.where(),
           io::Quoted(config.String("model_type", "")), TextModelTypes());
   io::TensorSet tensors = io::OpenWeights(path);
   tensors.StripPrefixes(kWrappers, family->anchors);

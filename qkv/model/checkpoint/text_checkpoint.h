@@ -1,4 +1,4 @@
-// A model of text on disk: its description, its tensors, and the binding between both.
+// A text model on disk: its description, its tensors, and the binding between both.
 #pragma once
 
 #include <filesystem>

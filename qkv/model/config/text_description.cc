@@ -193,7 +193,7 @@ GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fi
 }
 
 void Validate(const TextDescription& d) {
-  Require(d.encoder || d.decoder, "config: a model of text has an encoder or a decoder");
+  Require(d.encoder || d.decoder, "config: a text model has an encoder or a decoder");
   if (d.encoder) {
     Validate(*d.encoder);
     Require(!d.encoder->causal && !d.encoder->block.cross, "config: an encoder sees all tokens, and no source");

@@ -1,4 +1,4 @@
-// The description of a model of text from any family's files: configurations of its encoder and decoder, how an encoder
+// The description of a text model from any family's files: configurations of its encoder and decoder, how an encoder
 // makes one vector of a text, and settings of generation. Not here: weights (checkpoint/text_checkpoint.h).
 #pragma once
 

@@ -55,7 +55,7 @@ void RequireAgreement(const Description& description, const ModelHints& given) {
 Description Describe(const io::Json& config, const std::optional<io::Json>& preprocessor, const io::TensorSet& tensors,
                      const ConfigNames& names) {
   const io::Fields fields(config, names.config);
-  Require(!DescribesSequenceModel(config), "config.json: this is a model of sequences, expected one of images");
+  Require(!DescribesSequenceModel(config), "config.json: this is a sequence model, expected an image model");
   const FamilyRow& family = FindFamily(fields);
   Description description = family.describe(fields, preprocessor, tensors);
   ParseOwnKeys(fields, &description.config);

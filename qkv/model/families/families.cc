@@ -30,7 +30,7 @@ std::vector<std::string_view> ModelTypes() {
   return types;
 }
 
-// Models of text have a vocabulary, and nothing of images.
+// Text models have a vocabulary, and nothing of images.
 bool LooksLikeText(const io::Fields& config) {
   const auto has = [&](const char* key) { return config.Has(key); };
   constexpr const char* kOfImages[] = {"vision_config", "image_size", "patch_size", "num_channels", "encoder"};
@@ -39,9 +39,8 @@ bool LooksLikeText(const io::Fields& config) {
 
 [[noreturn]] void RefuseModelType(const io::Fields& config) {
   const bool text = LooksLikeText(config);
-  Fail("config.json: model_type \"{}\" is not supported; of models of {} these are: {}",
-       config.String("model_type", ""), text ? "text" : "images",
-       text ? TextModelTypes() : fmt::format("{}", fmt::join(ModelTypes(), ", ")));
+  Fail("config.json: model_type \"{}\" is not supported; supported {} models: {}", config.String("model_type", ""),
+       text ? "text" : "image", text ? TextModelTypes() : fmt::format("{}", fmt::join(ModelTypes(), ", ")));
 }
 
 const FamilyRow* FindRow(const auto& fits) {

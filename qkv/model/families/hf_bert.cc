@@ -89,7 +89,7 @@ TextDescription BeginDescription(const io::Fields& config, const std::string& ba
   description.model_type = config.String("model_type", "");
   if (description.architecture != base) {
     description.assumptions.push_back(
-        fmt::format("{} is read as {}: an encoder of texts, without the head", description.architecture, base));
+        fmt::format("{} is read as {}: a text encoder, without the head", description.architecture, base));
   }
   return description;
 }

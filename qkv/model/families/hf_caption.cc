@@ -25,10 +25,10 @@ Description DescribeEncoder(const io::Fields& config, const std::optional<io::Js
   const io::Fields encoder = config.Object("encoder").With(json);
   Require(encoder.Has("model_type"), "config.json: \"encoder\" has no \"model_type\"; expected an image encoder");
   const FamilyRow& family = FindFamily(encoder);
-  Require(&family != &kHfCaption, "config.json: the encoder is itself a model of encoder and decoder");
+  Require(&family != &kHfCaption, "config.json: the encoder is itself an encoder-decoder");
   Description description = family.describe(encoder, preprocessor, tensors);
   Require(!description.text && description.config.query_tokens == 0,
-          "config.json: the encoder is {}; expected one of images alone, such as ViT, DeiT or BEiT",
+          "config.json: the encoder is {}; expected a plain image encoder, such as ViT, DeiT or BEiT",
           description.config.architecture);
   return description;
 }

@@ -23,7 +23,7 @@ const TextFamilyRow& TextFamilyOf(std::string_view model_type) {
   for (const TextFamilyRow* row : kTextFamilies) {
     if (std::ranges::find(row->model_types, model_type) != row->model_types.end()) return *row;
   }
-  Fail("families: no family of texts has the model_type {}", model_type);
+  Fail("families: no text family has the model_type {}", model_type);
 }
 
 std::string TextModelTypes() {

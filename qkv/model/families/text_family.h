@@ -1,4 +1,4 @@
-// A family of models of text: all functions that depend on the format of its files. families/NAME.cc defines a row,
+// A family of text models: all functions that depend on the format of its files. families/NAME.cc defines a row,
 // text_families.cc lists the rows. Not here: arithmetic, which depends only on SequenceConfig.
 #pragma once
 

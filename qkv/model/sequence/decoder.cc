@@ -60,7 +60,7 @@ View<const T> Decoder<T>::Start(std::span<const std::vector<int32_t>> prompts, S
   const int64_t B = std::ssize(prompts);
   Require(B > 0 && B <= logits_.dim(0), "decoder: {} sequences, expected 1 to {}", B, logits_.dim(0));
   Require((source != nullptr) == model_.config().block.cross.has_value() && (!source || B % source->entries == 0),
-          "decoder: a model with cross-attention reads a source, with an entry for each sequence or for equally many");
+          "decoder: a model with cross-attention needs a source, with an entry for each sequence or for equally many");
   bool even = true;
   for (const std::vector<int32_t>& prompt : prompts) {
     Require(!prompt.empty() && std::ssize(prompt) <= length_, "decoder: a prompt of {} tokens, expected 1 to {}",

@@ -24,7 +24,7 @@ std::vector<Generated> GenerateFromSources(const TextModel& model, std::span<con
                                            int32_t start, const GenerationSettings& settings, int64_t together,
                                            const std::function<bool()>& stop,
                                            const std::function<void(int64_t)>& progress) {
-  Require(model.has_encoder() && model.has_decoder(), "generate: {} is no pair of encoder and decoder",
+  Require(model.has_encoder() && model.has_decoder(), "generate: {} is no encoder-decoder",
           model.description().architecture);
   const SequenceConfig &encoder = model.encoder().config(), &decoder = model.decoder().config();
   for (size_t i = 0; i < sources.size(); ++i) {

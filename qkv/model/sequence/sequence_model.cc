@@ -356,7 +356,7 @@ void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<
 template <typename T>
 void SequenceModel<T>::ReadSource(View<const T> source, View<const int64_t> lengths, Arena& arena,
                                   Source<T>* read) const {
-  Require(config_.block.cross.has_value(), "sequence model: it has no cross-attention to read a source");
+  Require(config_.block.cross.has_value(), "sequence model: it has no cross-attention, and so reads no source");
   const int64_t S = config_.block.cross->source(config_.block.width);
   Require(source.rank() == 3 && source.dense() && source.dim(2) == S && lengths.shape() == Shape({source.dim(0)}),
           "sequence model: a source of {} with lengths {}, expected [B, N, {}], dense, and [B]", source.shape(),

@@ -1,4 +1,4 @@
-// The cache of the layers of a model of text.
+// The cache of the layers of a text model.
 #include "qkv/model/sequence/text_cache.h"
 
 #include <utility>

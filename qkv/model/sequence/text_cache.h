@@ -1,4 +1,4 @@
-// The cache of built models (blocks/cache.h) for models of text.
+// The cache of built models (blocks/cache.h) for text models.
 #pragma once
 
 #include <filesystem>

@@ -192,11 +192,11 @@ void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<floa
 
 void TextModel::Forward(const TextInputs& inputs, TextWorkspace& w, const TextOutputs& outputs) const {
   const bool pair = has_encoder() && has_decoder();
-  Require(inputs.decoder_ids.empty() != pair, "text model: ids of a decoder that reads a source are {}",
+  Require(inputs.decoder_ids.empty() != pair, "text model: ids for a decoder with cross-attention are {}",
           pair ? "missing" : "given, and the model has none");
   const bool asks_for_pair = !outputs.encoder_tokens.empty() || !outputs.encoder_attention.empty() ||
                              !outputs.encoder_hidden.empty() || !outputs.cross_attention.empty();
-  Require(pair || !asks_for_pair, "text model: {} has no encoder whose tokens a decoder reads",
+  Require(pair || !asks_for_pair, "text model: {} has no decoder with cross-attention to an encoder",
           description_.architecture);
   Require(has_decoder() || outputs.logits.empty(), "text model: {} has no logits", description_.architecture);
   SequenceOutputs<float> parts{.logits = outputs.logits,

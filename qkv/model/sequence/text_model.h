@@ -1,4 +1,4 @@
-// A model of text: an encoder that embeds texts, a decoder that writes them, or both.
+// A text model: an encoder that embeds texts, a decoder that writes them, or both.
 //
 //   const auto model = qkv::model::TextModel::Load("all-MiniLM-L6-v2");
 //   const Tensor<float> vectors = model.Embed(ids);       // ids of each text, by its tokenizer; [texts, width]

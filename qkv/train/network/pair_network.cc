@@ -264,7 +264,7 @@ void PairNetwork<T>::Constrain(View<T> weights) const {
 template <typename T>
 void PairNetwork<T>::Initialise(const Initialisation& how, View<T> weights) const {
   Require(how.scheme == Initialisation::Scheme::kTimm,
-          "initialise: 'mimetic' is not defined for pairs of encoder and decoder; expected trunc-normal");
+          "initialise: 'mimetic' is not defined for an encoder-decoder; expected trunc-normal");
   Initialisation own = how;
   train::Initialise<T>(config_.encoder, encoder_.layout(), own, EncoderBuffer(weights));
   // The decoder's layout has no tokens, which are set below.

@@ -260,7 +260,7 @@ void RequireFit(const model::SequenceConfig& config, const SequenceData& data, s
   Require(config.vocabulary == data.vocabulary && config.outputs == data.vocabulary,
           "{}: a model of {} tokens and {} answers cannot take {} (of {} tokens)", where, config.vocabulary,
           config.outputs, data.summary, data.vocabulary);
-  Require(data.length <= config.length, "{}: a model of sequences of {} tokens cannot take {} (of {})", where,
+  Require(data.length <= config.length, "{}: a sequence model of {} tokens cannot take {} (of {})", where,
           config.length, data.summary, data.length);
   Require(!data.text || config.causal, "{}: a model that is not causal sees the bytes that it is to predict", where);
 }

@@ -34,7 +34,7 @@ InitialModel ContinuedModel(const model::Checkpoint& checkpoint, const TrainConf
 /// if the sequences cannot be made.
 SequenceData SequencesForTraining(const std::string& data, const TrainConfig& config);
 
-/// A sequence model of the configured shape for this data. Throws Error if the shape is invalid, or if a model of text
+/// A sequence model of the configured shape for this data. Throws Error if the shape is invalid, or if a text model
 /// is not causal and could see the next byte.
 model::SequenceConfig NewSequenceModel(const TrainConfig& config, const SequenceData& data);
 /// Throws Error, prefixed with `where`, unless the model's length, vocabulary and kind of output fit the data.

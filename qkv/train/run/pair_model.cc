@@ -128,8 +128,7 @@ PairConfig NewPair(const TrainConfig& config, const PairData& data) {
 PairConfig PairOfCheckpoint(const model::TextCheckpoint& checkpoint) {
   const model::TextDescription& d = checkpoint.description;
   Require(d.encoder && d.decoder && d.model_type.ends_with("marian"),
-          "train: {} is {}; expected a pair of encoder and decoder in Marian's layout", checkpoint.source,
-          d.architecture);
+          "train: {} is {}; expected an encoder-decoder in Marian's layout", checkpoint.source, d.architecture);
   PairConfig config{*d.encoder, *d.decoder};
   if (config.decoder.head_bias) {
     const model::BoundTensor* const bias = model::FindTensor(checkpoint.decoder, "head.bias");

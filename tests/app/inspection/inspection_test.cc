@@ -96,7 +96,7 @@ TEST_F(Inspected, CsvHasALineForEachHeadAndTheSameFields) {
   EXPECT_EQ(csv.find("nan"), csv.npos);
 }
 
-// A model of text has parts, and each number the part that it is of.
+// A text model has parts, and each number the part that it is of.
 class InspectedText : public testing::Test {
  protected:
   static LanguageModel Open(const std::string& name) {

@@ -1,4 +1,4 @@
-// Models of text with their tokenizers: vectors and texts as transformers gives them (tests/golden/tasks), and long
+// Text models with their tokenizers: vectors and texts as transformers gives them (tests/golden/tasks), and long
 // texts in pieces.
 #include "qkv/app/texts/language.h"
 

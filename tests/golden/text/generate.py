@@ -1,4 +1,4 @@
-"""Writes text.tar: small models of text by transformers with random weights, and what they answer.
+"""Writes text.tar: small text models by transformers with random weights, and what they answer.
 
     python tests/golden/text/generate.py [CASE...]     all of them, or the named ones
     python tests/golden/text/generate.py --train build/release/qkv marian_trained

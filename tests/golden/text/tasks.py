@@ -1,4 +1,4 @@
-"""Writes tasks.tar: small models of text with tokenizers, and what transformers does with texts by them.
+"""Writes tasks.tar: small text models with tokenizers, and what transformers does with texts by them.
 
     python tests/golden/text/tasks.py
 

@@ -172,10 +172,10 @@ TEST_F(TimmFiles, UnknownModelTypesAreToldTheirOwnKind) {
     return ErrorMessage([&] { Checkpoint::Open(folder_.path()); });
   };
   const std::string text = message({{"model_type", "mamba"}, {"vocab_size", 100}});
-  EXPECT_NE(text.find("\"mamba\" is not supported; of models of text these are: bert"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"mamba\" is not supported; supported text models: bert"), std::string::npos) << text;
   EXPECT_EQ(text.find("dinov2"), std::string::npos) << text;
   const std::string image = message({{"model_type", "swin"}, {"image_size", 224}});
-  EXPECT_NE(image.find("of models of images these are:"), std::string::npos) << image;
+  EXPECT_NE(image.find("supported image models:"), std::string::npos) << image;
   EXPECT_NE(image.find("dinov2"), std::string::npos) << image;
   EXPECT_EQ(image.find("llama"), std::string::npos) << image;
 }

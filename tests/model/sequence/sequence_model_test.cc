@@ -161,7 +161,7 @@ TEST_F(SequenceModelTest, SavingsChangeNothing) {
   }
 }
 
-// As for models of images: weights, and rows, are rounded to 8 bits.
+// As for image models: weights, and rows, are rounded to 8 bits.
 TEST_F(SequenceModelTest, RunsInLowerPrecisions) {
   SequenceConfig c = SmallSequence();
   c.causal = true, c.positions = SequencePositions::kRotary;
@@ -255,7 +255,7 @@ TEST_F(SequenceModelTest, ItsFolderIsToldFromOthers) {
   EXPECT_EQ(FindKind(folder_ / "model"), ModelKind::kSequences);
   EXPECT_NE(FindKind(GoldenFolder("timm_vit")), ModelKind::kSequences);
   EXPECT_THROW(SequenceCheckpoint::Open(GoldenFolder("timm_vit")), Error);
-  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_ / "model"); }).find("model of sequences"), std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(folder_ / "model"); }).find("sequence model"), std::string::npos);
 }
 
 TEST(SequenceConfigTest, IsReadAsItIsWritten) {

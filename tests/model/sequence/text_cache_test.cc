@@ -1,4 +1,4 @@
-// The cache gives the model of text that was built, to the bit, or none at all.
+// The cache gives the text model that was built, to the bit, or none at all.
 #include "qkv/model/sequence/text_cache.h"
 
 #include <gtest/gtest.h>
