@@ -66,7 +66,7 @@ bool FileExists(const std::filesystem::path& path) {
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(&path) {
-  // Without O_NONBLOCK a pipe that nobody writes to would keep us waiting here; regular files know no difference.
+  // Without O_NONBLOCK, opening a pipe without a writer would block; for regular files it changes nothing.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   RequireCall(descriptor_ >= 0, "open", path);
   Descriptor file(descriptor_);
@@ -103,7 +103,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     ::munmap(address, bytes_.size());
     Fail("cannot map {}: too many files at once", path.native());
   }
-  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // without one only what was read is known of it
+  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // without one, only the bytes that were read are known
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -166,7 +166,7 @@ void FlushFolder(const std::filesystem::path& folder) {
 }
 
 void PointLink(const std::filesystem::path& link, const std::filesystem::path& target) {
-  // A link cannot be locked: only its folder's owner knows whether one is left.
+  // A link cannot be locked: only its folder's owner knows whether one is left over.
   std::filesystem::path name;
   bool made = false;
   for (int number = 1; !made; ++number) {

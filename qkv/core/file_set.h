@@ -1,4 +1,4 @@
-// Files that belong together: vectors and their names, maps and what describes them.
+// Files that belong together: vectors and their names, maps and their descriptions.
 #pragma once
 
 #include <filesystem>

@@ -5,7 +5,7 @@
 
 namespace qkv {
 
-/// What the innermost CancelScope of this thread says, for a scope within it that goes on asking. It must not outlive
+/// The check of this thread's innermost CancelScope, for a scope within it that also has to check. It must not outlive
 /// that scope.
 std::function<bool()> InnermostCancel();
 

@@ -28,7 +28,7 @@ namespace {
 // median of ViT-B in int8, one pass every 200 ms, was 45 ms, with 6000 it is 26; beside two busy programs 88 and 63.
 constexpr int kSpins = 6000;
 
-// More threads than this are not started, whatever is asked for.
+// No more threads than this are started.
 constexpr int kMostThreads = 1024;
 
 int AvailableCores() {
@@ -48,8 +48,8 @@ inline void RelaxCore() {
 #endif
 }
 
-// What is left of a thread's share of a job, in one word: the next task and the end, and the job's number, as much of
-// it as has room. Whoever advances `next` by compare-and-swap owns that task, and the job cannot end before the task
+// The rest of a thread's share of a job, in one word: the next task and the end, and as many bits of the job's number
+// as fit. A thread that advances `next` by compare-and-swap owns that task, and the job cannot end before the task
 // does.
 struct Ticket {
   static constexpr int kBits = 20;
@@ -130,9 +130,9 @@ class Pool {
 #endif
   }
 
-  // First its own share, in order: from loop to loop a thread meets the rows that it wrote, in its own caches. Then
-  // what the others have not begun. A thread that meets a later job in another's share leaves it: that job too begins
-  // with its own.
+  // Takes its own share first, in order: from loop to loop a thread meets the rows that it wrote, in its own caches.
+  // Then takes tasks that the others have not begun. A thread that meets a later job in another's share leaves it: that
+  // job too begins with its own.
   void TakeTasks(uint32_t job, int thread) {
     t_in_parallel = true;
     const int threads = threads_.load(std::memory_order_relaxed);
@@ -204,7 +204,7 @@ class Pool {
   std::atomic<int> threads_{0};
   std::atomic<uint32_t> count_{0};
   std::array<Share, kMostThreads> shares_;
-  // Apart, so that claiming tasks does not slow down those who wait.
+  // On its own cache line, so that claiming tasks does not slow down the waiting threads.
   alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<uint32_t> signal_{0};  // the number of the last job
 };

@@ -6,8 +6,8 @@
 namespace qkv {
 
 /// Called between steps of some ten milliseconds, at the top of work, where no scratch memory of this thread is in use.
-/// Throws Cancelled as CheckCancelled (work.h). Then calls what the innermost PauseScope of this thread says, if
-/// anything, but not in a loop (parallel.h) on several threads. That may throw.
+/// Throws Cancelled as CheckCancelled (work.h). Then calls the function of this thread's innermost PauseScope, if there
+/// is one, but not in a loop (parallel.h) on several threads. That may throw.
 void Pause();
 
 /// While it lives, Pause on this thread calls `others`, which may do other work; to that nothing is said.

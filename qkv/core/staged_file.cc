@@ -32,8 +32,8 @@ class DescriptorSink : public FileSink {
   const std::filesystem::path& path_;
 };
 
-// Gives the new file those of the old one, before anything is in it: what only its owner may read is never open to
-// others. A file system that has no permissions to give is no reason to fail where they are not wider than before.
+// Gives the new file the old one's permissions before anything is in it: private content is never open to others. A
+// file system without permissions is no error unless access becomes wider than before.
 void KeepPermissions(int file, mode_t old, const std::filesystem::path& path) {
   constexpr mode_t kPermissions = 0777;
   struct stat status {};

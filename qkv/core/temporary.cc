@@ -53,7 +53,7 @@ int OpenLeft(const fs::path& name, Temporary::Kind kind) {
   return descriptor >= 0 ? descriptor : ::open(name.c_str(), O_RDONLY | kFlags);
 }
 
-// Removes what has the name if it is this user's and no process writes it.
+// Removes a leftover of this name if it is this user's and no process writes it.
 void RemoveLeft(const fs::path& name, Temporary::Kind kind, const Temporary::RemoveFolder& remove) {
   struct stat status {};
   if (::lstat(name.c_str(), &status) != 0 || status.st_uid != ::geteuid()) return;
@@ -73,7 +73,7 @@ void RemoveLeft(const fs::path& name, Temporary::Kind kind, const Temporary::Rem
 }  // namespace
 
 fs::path TemporaryName(const fs::path& target, int number) {
-  // Releases that wrote the process's id in place of 0 know the name by its form.
+  // Releases that wrote the process's id in place of 0 recognise the name by its form.
   return fmt::format("{}{}0-{}{}", target.native(), kMark, number, kEnding);
 }
 

@@ -1,6 +1,6 @@
-// What a file or folder is until it is complete: NAME.qkv-0-N.tmp beside its target, N from 1. The writer holds a lock
-// on it, which the system gives back however the process ends. The next writer of the same target removes what has such
-// a name and no lock; where a file system has no locks, nothing is removed.
+// The temporary name of a file or folder until it is complete: NAME.qkv-0-N.tmp beside its target, N from 1. The writer
+// holds a lock on it, which the system releases however the process ends. The next writer of the same target removes
+// unlocked ones; where a file system has no locks, nothing is removed.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ class Temporary {
   int descriptor() const { return descriptor_; }
   /// Gives it its target's name, atomically, in place of a file there. Throws Error with the system's reason.
   void Rename();
-  /// From now on what has the name is the caller's.
+  /// Hands the file or folder over to the caller.
   void Release() { path_.clear(); }
 
  private:
@@ -39,7 +39,7 @@ class Temporary {
   int descriptor_ = -1;
 };
 
-/// The N-th name of this form; IsTemporaryNameFor (file.h) tells it.
+/// The N-th name of this form; IsTemporaryNameFor (file.h) recognises it.
 std::filesystem::path TemporaryName(const std::filesystem::path& target, int number);
 
 }  // namespace qkv

@@ -5,7 +5,7 @@
 namespace qkv {
 namespace {
 
-// So large that the C library maps it by itself: what no tensor has touched of it takes no memory.
+// So large that the C library maps it by itself: memory that no tensor has touched is not allocated.
 constexpr size_t kBlock = size_t{32} << 20;
 
 }  // namespace

@@ -15,7 +15,7 @@ bool IsControl(uint32_t code) {
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
-// Of a whole character.
+// The code point of a whole character.
 uint32_t CodePoint(std::string_view c) {
   if (c.size() == 1) return static_cast<uint8_t>(c[0]);
   uint32_t code = static_cast<uint8_t>(c[0]) & (0x7Fu >> c.size());

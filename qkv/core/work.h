@@ -10,15 +10,15 @@
 
 namespace qkv {
 
-/// Thrown by work whose result is not wanted any more. No Error: no file and no request is at fault, and readers that
-/// leave out what cannot be read go on after an Error.
+/// Thrown by work whose result is no longer wanted. Not an Error: neither a file nor a request is at fault, and readers
+/// that skip what cannot be read go on after an Error.
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override { return "cancelled"; }
 };
 
 namespace internal {
-// Of one thread.
+// Steps counted by one thread.
 struct WorkMeter {
   int64_t steps = 0;     // since the thread began
   int64_t next = 0;      // steps at which to look again
@@ -31,7 +31,7 @@ void LookAtWork();
 }  // namespace internal
 
 /// Counts steps of this thread, each of a few nanoseconds: bytes looked at, nodes visited. Throws Cancelled if the
-/// innermost CancelScope says so, which is asked every few milliseconds, and Error beyond a WorkBudget.
+/// innermost CancelScope is cancelled, which is checked every few milliseconds, and Error beyond a WorkBudget.
 inline void Spend(int64_t steps) {
   internal::WorkMeter& work = internal::t_work;
   work.steps += steps;
@@ -43,7 +43,7 @@ inline void Spend(int64_t steps) {
 /// Steps that this thread has counted so far.
 inline int64_t StepsDone() { return internal::t_work.steps; }
 
-/// True if the innermost CancelScope says so: for C libraries' callbacks, which must not throw.
+/// True if the innermost CancelScope is cancelled: for C libraries' callbacks, which must not throw.
 bool IsCancelled();
 /// Throws Cancelled then. For steps that take a millisecond or more themselves.
 void CheckCancelled();
@@ -83,8 +83,9 @@ class CancelScope {
   internal::ShareCancel share_;
 };
 
-/// While it lives, this thread may count so many steps; then Spend throws Error, whose message begins with `what`
-/// ("encode: a text of 300000 bytes"). A budget within another has at most what that one has left, and takes from it.
+/// Limits the steps of this thread during its lifetime; beyond them Spend throws Error, whose message begins with
+/// `what` ("encode: a text of 300000 bytes"). A budget within another has at most what that one has left, and takes
+/// from it.
 class WorkBudget {
  public:
   WorkBudget(int64_t steps, std::string what);
