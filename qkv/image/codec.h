@@ -53,7 +53,7 @@ void CheckSize(const Source& source, int64_t width, int64_t height);
 /// for the bytes of decoding: those of the image and `beside`, the most that the reader and its library hold beside it.
 /// The file's own bytes, up to twice as many for metadata, and kFixedBytes are not counted.
 void Admit(const Source& source, int64_t width, int64_t height, int channels, int64_t beside);
-/// Of a library's tables and buffers, whatever the header says.
+/// Bytes of a library's tables and buffers, whatever the header says.
 inline constexpr int64_t kFixedBytes = int64_t{1} << 20;
 /// A zeroed image, after Admit.
 Image NewImage(const Source& source, int64_t width, int64_t height, int channels);
@@ -61,9 +61,9 @@ Image NewImage(const Source& source, int64_t width, int64_t height, int channels
 /// Spend for the callbacks of C libraries, through which nothing may be thrown.
 class Interrupt {
  public:
-  /// False if the library is to end with an error of its own; Rethrow tells why.
+  /// False if the library should end with an error of its own; Rethrow has the reason.
   bool Spend(int64_t steps) noexcept;
-  /// Throws what Spend met, if anything.
+  /// Throws the exception that Spend caught, if any.
   void Rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }

@@ -18,7 +18,7 @@ constexpr Colour kPaper = {255, 255, 255}, kInk = {40, 40, 40};
 constexpr int64_t kGap = 4, kMargin = 10;
 constexpr int kTextSize = 15;
 
-// For Spend: of a pixel of a map, from sixteen cells.
+// Steps, for Spend, of a pixel of a map, interpolated from sixteen cells.
 constexpr int64_t kStepsOfStretching = 16;
 
 // Up to four cells along an axis, with weights.

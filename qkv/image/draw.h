@@ -1,4 +1,4 @@
-// Drawing on images: heat maps over photos, filled rectangles, text, contact sheets. What goes over an image can be
+// Drawing on images: heat maps over photos, filled rectangles, text, contact sheets. Work over a whole image can be
 // given up (core/work.h).
 #pragma once
 

@@ -117,7 +117,7 @@ int64_t TextHeight(int size) { return std::lround((kAscent + kDescent) * size); 
 
 std::string ShortenText(std::string_view text, int size, int64_t width) {
   if (TextWidth(text, size) <= width) return std::string(text);
-  // A third of the room for the beginning: of a file's name the end says more.
+  // A third of the width for the beginning: the end of a file's name tells more.
   const int64_t room = std::max<int64_t>(0, width - TextWidth(kEllipsis, size)), first = room / 3;
   std::string begin, end;
   for (std::string_view rest = text; !rest.empty();) {

@@ -19,7 +19,7 @@ namespace {
 
 // Filters and zlib at its usual level.
 constexpr int64_t kStepsPerByte = 8;
-// Bytes that are written between two questions whether the file is wanted: about a millisecond.
+// Bytes written between two checks for cancellation: about a millisecond.
 constexpr int64_t kBytesAtATime = int64_t{1} << 15;
 
 struct PngWriter {

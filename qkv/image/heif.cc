@@ -54,7 +54,7 @@ Decoded DecodeHeif(const Source& source) {
   const int64_t hevc_pixels = HevcPixels(source);
   const HeifContext context(heif_context_alloc());
   Require(context != nullptr, "{}: HEIF: no memory", source.where);
-  // Of the coded image, which may be larger than what is cropped of it: a square of at least max_pixels.
+  // The limit is for the coded image, which may be larger than the crop of it: a square of at least max_pixels.
   const double side = std::ceil(std::sqrt(static_cast<double>(source.options.max_pixels)));
   heif_context_set_maximum_image_size_limit(context.get(), static_cast<int>(std::min(side, 65535.0)));
   CheckHeif(heif_context_read_from_memory_without_copy(context.get(), source.data(), source.size(), nullptr), source);

@@ -8,7 +8,7 @@
 namespace qkv::image {
 namespace {
 
-// Of a sequence parameter set: the two bytes that it begins with (type 33, layer 0), and plausible lengths.
+// A sequence parameter set: its first two bytes (type 33, layer 0), and plausible lengths.
 constexpr std::string_view kSpsHeader = "\x42\x01";
 constexpr size_t kLeastSps = 16, kMostSps = 4096;
 

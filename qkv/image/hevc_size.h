@@ -1,4 +1,4 @@
-// What the coded pictures of a HEIC file declare of their size. Internal to qkv/image.
+// Sizes that the coded pictures of a HEIC file declare. Internal to qkv/image.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace qkv::image {
 
-/// The most pixels that any HEVC sequence parameter set in the file declares (ITU-T H.265, 7.3.2.2), wherever it is: by
-/// these libde265 allocates, whatever the container says. 0 if there is none. Throws Error as CheckSize.
+/// The largest number of pixels that any HEVC sequence parameter set in the file declares (ITU-T H.265, 7.3.2.2),
+/// wherever it is: libde265 allocates by it, whatever the container says. 0 if there is none. Throws Error as
+/// CheckSize.
 int64_t HevcPixels(const Source& source);
 
 }  // namespace qkv::image

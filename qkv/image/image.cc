@@ -87,7 +87,7 @@ void AdmitBytes(const DecodeOptions& options, std::string_view where, int64_t by
   admitted = bytes;
 }
 
-/// Bytes of what readers leave in a workspace.
+/// Bytes that readers leave in a workspace.
 int64_t ScratchBytes(const Workspace& workspace) {
   return workspace.band.size() + workspace.tile.size() + std::ssize(workspace.row) +
          workspace.deep.size() * static_cast<int64_t>(sizeof(uint16_t)) +

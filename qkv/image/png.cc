@@ -73,7 +73,7 @@ bool ReadHeader(PngReader& reader) {
   png_set_chunk_cache_max(png, kMaxChunks);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kIgnoredChunks, kIgnoredCount);
   png_read_info(png, reader.info);
-  // zlib's own checksum tells of pixels that are damaged; browsers and Pillow ask for no other.
+  // zlib's own checksum detects damaged pixels; browsers and Pillow check no other.
   png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_DEFAULT);
   return true;
 }
@@ -102,7 +102,7 @@ bool ReadRow(PngReader& reader, png_bytep row) {
   return true;
 }
 
-/// What stands behind the pixels, as far as it can be read.
+/// Reads the chunks behind the pixels, as far as possible.
 void ReadEnd(PngReader& reader) {
   if (setjmp(png_jmpbuf(reader.png)) == 0) png_read_end(reader.png, reader.info);
 }

@@ -20,10 +20,10 @@ namespace {
 constexpr int kMaxSamples = 6;  // per pixel; Pillow's limit
 // libtiff's buffers for a directory that is read bit by bit.
 constexpr int64_t kTableBytes = int64_t{1} << 18;
-// What codecs hold of a strip or tile, in its bytes: WebP's words and libtiff's copy take the most.
+// Memory of codecs for a strip or tile, in multiples of its bytes: WebP's words and libtiff's copy take the most.
 constexpr int64_t kCodecBuffers = 4;
-// Of LZMA and ZSTD as libtiff writes them. A file may declare more, which takes addresses, but memory only as far as a
-// strip or tile goes.
+// Window of LZMA and ZSTD as libtiff writes them. A file may declare more, which takes addresses, but memory only as
+// far as a strip or tile goes.
 constexpr int64_t kWindowBytes = int64_t{10} << 20;
 constexpr int64_t kStepsPerByte = 4, kStepsPerPixel = 2;
 
@@ -120,7 +120,7 @@ class TiffReader {
     Check(tiff_ != nullptr);
     ReadLayout();
     AdmitPieces();
-    // Opened again, since the limit cannot be changed: with room for what codecs hold of a strip or tile.
+    // Opened again, since the limit cannot be changed: with room for the codecs' memory of a strip or tile.
     tiff_.reset();
     input_.position = 0;
     tiff_ = Open(input_, source, table_bytes + kCodecBuffers * PieceBytes());

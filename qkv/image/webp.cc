@@ -14,8 +14,8 @@
 namespace qkv::image {
 namespace {
 
-// What is decoded between two questions whether the picture is still wanted: bytes of the file, and as many pixels as
-// they hold on average. Some 20 ms. Shorter pieces cost time, since lossless rows that end in one are decoded again.
+// Piece decoded between two checks for cancellation: bytes of the file, and as many pixels as they hold on average.
+// Some 20 ms. Shorter pieces cost time, since lossless rows that end in one are decoded again.
 constexpr int64_t kPieceBytes = int64_t{1} << 18, kPiecePixels = int64_t{1} << 21;
 
 /// The first chunk of this name; empty if there is none.
