@@ -13,14 +13,14 @@ namespace qkv::io {
 /// On all cores if there are many bytes.
 uint32_t Crc32(std::span<const std::byte> bytes);
 
-/// Of bytes whose first part has the checksum `before`, on one core: 12 GB/s from its caches.
+/// CRC of bytes whose first part has the checksum `before`, on one core: 12 GB/s from its caches.
 uint32_t ExtendCrc32(uint32_t before, std::span<const std::byte> bytes);
 
-/// Of `bytes` bytes from the checksums of their pieces, each of `piece` bytes but for the last.
+/// CRC of `bytes` bytes from the checksums of their pieces, each of `piece` bytes except the last.
 uint32_t JoinCrc32(std::span<const uint32_t> sums, size_t piece, size_t bytes);
 
-/// What a file says of a range of its bytes, such as the storage of a tensor. They are read and compared once, by
-/// whatever uses one of them first; opening a file reads none of them.
+/// The checksum that a file has for a range of its bytes, such as the storage of a tensor. The bytes are read and
+/// compared once, at the first use; opening a file reads none of them.
 class StoredChecksum {
  public:
   /// what: the file and the range, for messages.

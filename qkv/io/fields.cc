@@ -17,7 +17,7 @@ namespace {
 const Json kEmpty = Json::object(), kNull;
 
 constexpr size_t kShown = 60;  // bytes of a value
-constexpr size_t kNamed = 20;  // keys that nobody knows
+constexpr size_t kNamed = 20;  // unknown keys
 
 // Far above any value of a configuration; sums of a few such numbers do not overflow.
 constexpr double kMaxNumber = 0x1p40;
@@ -108,7 +108,7 @@ void RequireKnown(std::span<const Setting> settings) {
   Require(keys.empty(), "settings that qkv does not know: {}; take them out, or leave out --strict", keys);
 }
 
-// What was read of an object, or of all the objects in a list.
+// The keys read from an object, or from all the objects in a list.
 struct Fields::Record {
   std::string where;
   std::set<std::string, std::less<>> read = {};
@@ -223,7 +223,7 @@ Fields Fields::With(const Json& object) const { return {object, record_}; }
 
 namespace {
 
-// values: of one key in all the objects that share a record. row: nullptr if nobody knows it.
+// values: of one key in all the objects that share a record. row: nullptr if the key is unknown.
 Setting SettleKey(const std::string& file, const std::string& name, std::span<const Json* const> values, bool is_read,
                   const KnownKey* row) {
   Setting setting{.file = file, .key = name, .value = Shown(*values.front())};
@@ -257,7 +257,7 @@ void Fields::Record::Settle(std::span<const Json* const> objects, const std::str
   for (const auto& [key, all] : values) {
     const std::string name = path + std::string(key);
     const auto inner = within.find(key);
-    // Of an object whose own keys were read, each key stands for itself.
+    // If an object's own keys were read, each of them stands for itself.
     std::vector<const Json*> own;
     if (inner != within.end() && !inner->second->read.empty()) {
       for (const Json* value : all) {

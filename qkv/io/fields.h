@@ -1,5 +1,5 @@
-// Typed reading of a JSON object: a setting that has the wrong type is an error that names it, and one that was not
-// read is not passed over in silence. Readers read what they do, and declare the keys that they know and need not read.
+// Typed reading of a JSON object: a setting of the wrong type is an error that names it, and an unread setting is not
+// passed over in silence. Readers read what they use, and declare the keys that they know and need not read.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace qkv::io {
 
-/// A key that a reader knows, for where it is not read: because another key switches it off, or it is of no use here.
+/// A key that a reader knows but does not read: because another key switches it off, or it does not matter here.
 struct KnownKey {
   std::string_view key;  // of this object and those within; "rope_parameters.beta_fast": of that one alone
   /// Values with which the answer is what it would be without the key, as JSON, separated by '|': "false|0". Empty: the
@@ -41,7 +41,7 @@ struct Setting {
 std::string_view Name(Setting::Use use);
 /// Adds the settings of one file to those of others.
 void Append(std::vector<Setting> more, std::vector<Setting>* settings);
-/// Keys that nobody knows, in words for people; empty if there are none.
+/// Unknown keys, in words for people; empty if there are none.
 std::string DescribeUnknown(std::span<const Setting> settings);
 /// Throws Error that names them, if there are any.
 void RequireKnown(std::span<const Setting> settings);
@@ -67,21 +67,21 @@ class Fields {
   const Json& Required(std::string_view key) const;
   /// The object under this key, or an empty one.
   Fields Object(std::string_view key) const;
-  /// One of the objects in the list or the object under this key. They share what was read, and `Settle` lists each of
-  /// their keys once. Throws Error unless it is an object.
+  /// One of the objects in the list or the object under this key. They share the record of read keys, and `Settle`
+  /// lists each key once. Throws Error unless it is an object.
   Fields Item(std::string_view key, const Json& value) const;
   /// Whatever is under this key; nullptr if it is absent or null.
   const Json* Find(std::string_view key) const;
   /// The same; null if it is absent.
   const Json& Value(std::string_view key) const;
-  /// The same file, some of whose values a reader has put in the place of others. `object` outlives the result.
+  /// The same file, some of whose values a reader has replaced. `object` outlives the result.
   Fields With(const Json& object) const;
 
   const Json& json() const { return *object_; }
   const std::string& where() const;
 
-  /// Once the object has been read: every key of it. Throws Error that names a known key with a value that would have
-  /// an effect.
+  /// Call it once the object has been read: returns every key. Throws Error that names a known key with a value that
+  /// would have an effect.
   std::vector<Setting> Settle(std::initializer_list<std::span<const KnownKey>> known) const;
 
  private:

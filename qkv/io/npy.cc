@@ -76,7 +76,7 @@ Shape ParseShape(std::string_view text, std::string_view where) {
   }
 }
 
-// What a file holds.
+// The content of a file.
 struct NpyArray {
   std::string_view type;       // as the header has it, quoted
   std::optional<DType> dtype;  // of the types that are read here

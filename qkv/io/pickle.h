@@ -1,7 +1,6 @@
-// Python's pickles, protocols 0 to 5, as data: nothing is imported, called or created. A global is its name; what a
-// pickle wants called (REDUCE, NEWOBJ, INST, OBJ) becomes an object that knows callable, arguments and later state. Not
-// here: what the names mean (torch_pickle.h). Values form a graph, in which objects may be shared and contain
-// themselves.
+// Python's pickles, protocols 0 to 5, as data: nothing is imported, called or created. A global is its name; a
+// requested call (REDUCE, NEWOBJ, INST, OBJ) becomes an object with callable, arguments and later state. Not here: what
+// the names mean (torch_pickle.h). Values form a graph, in which objects may be shared and contain themselves.
 #pragma once
 
 #include <cstddef>
@@ -42,12 +41,12 @@ struct PickleValue {
     uint32_t index;
   };
 
-  /// Of kString, kBytes and kLong.
+  /// The text of a kString, kBytes or kLong.
   std::string_view text() const { return {chars, length}; }
   bool is(PickleKind k) const { return kind == k; }
 };
 
-/// Something that the pickle wants created.
+/// An object that the pickle asks to create.
 struct PickleObject {
   PickleValue callable, args;      // usually a kGlobal and a kTuple
   PickleValue state;               // of BUILD; kNone if there is none
@@ -64,10 +63,10 @@ class Pickle {
   static Pickle Read(std::span<const std::byte> bytes, std::string_view where, size_t* used);
 
   PickleValue root() const { return root_; }
-  /// Of a tuple, list, set, dict or persistent id.
+  /// The items of a tuple, list, set, dict or persistent id.
   std::span<const PickleValue> items(PickleValue value) const { return lists_[value.index]; }
   const PickleObject& object(PickleValue value) const { return objects_[value.index]; }
-  /// Of a global: module and name with a dot between; empty for other values.
+  /// A global's module and name with a dot between; empty for other values.
   std::string_view name(PickleValue value) const;
   /// All ids of things outside of the pickle, in its order.
   const std::vector<PickleValue>& persistent_ids() const { return persistent_ids_; }

@@ -55,7 +55,7 @@ Tensor<T> Convert(const StoredTensor& tensor);
 template <typename T>
 void ConvertTo(const StoredTensor& tensor, T* out);
 
-/// The tensors of one or several files. Owns what their bytes point into. Movable, not copyable.
+/// The tensors of one or several files. Owns the memory that their bytes point into. Movable, not copyable.
 class TensorSet {
  public:
   using File = TensorFile;  // a file of tensors, mapped
@@ -65,7 +65,7 @@ class TensorSet {
   /// Null if there is no tensor of that name.
   const StoredTensor* Find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }  // of the files
-  /// What a reader had to choose, a sentence each: which of several state dicts was read, for example.
+  /// Choices that a reader had to make, a sentence each: which of several state dicts was read, for example.
   const std::vector<std::string>& remarks() const { return remarks_; }
   size_t bytes() const;  // of all tensors together
   /// Empty for bytes in memory.

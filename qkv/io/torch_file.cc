@@ -67,7 +67,7 @@ const ZipEntry* FindPickle(std::span<const ZipEntry> entries) {
   return found;
 }
 
-// Says what an archive without weights is.
+// Throws an Error that says what an archive without weights is.
 [[noreturn]] void RefuseArchive(std::span<const ZipEntry> entries, std::string_view where) {
   for (const ZipEntry& entry : entries) {
     const std::string_view name = entry.name;

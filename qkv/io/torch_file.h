@@ -33,7 +33,7 @@ class TorchFile {
   const TorchDictionary& Choose(std::string_view path) const;
   /// See TorchContents::training.
   const std::string& training() const { return training_; }
-  /// A sentence on what was chosen and what else there is; empty if there was no choice.
+  /// A sentence on the chosen dictionary and the others; empty if there was no choice.
   std::string DescribeChoice(const TorchDictionary& chosen) const;
   /// Adds the tensors of a dictionary to `set`, unsorted. `file`: what the bytes are mapped from, or null. Tensors that
   /// are not contiguous are copied. Bytes that are copied or unpacked are compared with their checksum, those that stay

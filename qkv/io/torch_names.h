@@ -15,7 +15,7 @@ struct TorchStorageType {
   std::optional<DType> type;  // none: qkv does not read it
 };
 
-/// The type of "torch.cuda.FloatStorage"; null if it is no storage that is known.
+/// The type of "torch.cuda.FloatStorage"; null if it is no known storage.
 const TorchStorageType* FindTorchStorage(std::string_view global);
 /// The type of "torch.float32"; none if qkv does not read it.
 std::optional<DType> FindTorchType(std::string_view global);

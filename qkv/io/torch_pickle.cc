@@ -291,12 +291,13 @@ void ContentsReader::AddTensor(std::string name, TorchTensor tensor, TorchDictio
   to->tensors.push_back(std::move(tensor));
 }
 
-// A value that is no tensor, beside tensors. What is made by an unknown function of arguments may have been a tensor.
+// Records a value that is no tensor, beside tensors. The result of an unknown function of arguments may have been a
+// tensor.
 void ContentsReader::AddOther(std::string_view key, PickleValue value, TorchDictionary* to) {
   if (value.is(PickleKind::kObject)) {
     const PickleObject& object = pickle_.object(value);
     const std::string_view name = ClassName(object);
-    // What a call returned is called: whatever looked it up, such as getattr, it may be any function.
+    // The callable is itself the result of a call: whatever looked it up, such as getattr, it may be any function.
     const bool known = IsHarmless(name) && !object.callable.is(PickleKind::kObject);
     const bool computed = !known && object.state.is(PickleKind::kNone) && !ArgumentsOf(object).empty();
     NoteUnknown(name);

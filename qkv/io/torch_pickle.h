@@ -1,6 +1,6 @@
-// What a pickle by PyTorch says: dictionaries of tensors, and the storages that these lie in. Nothing is executed: the
-// functions that PyTorch would call are recognised by name, and their arguments read. Internal to qkv/io; not here: the
-// bytes (torch_file.h).
+// The content of PyTorch's pickles: dictionaries of tensors, and the storages that these lie in. Nothing is executed:
+// the functions that PyTorch would call are recognised by name, and their arguments read. Internal to qkv/io; not here:
+// the bytes (torch_file.h).
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct TorchStorage {
 struct TorchContents {
   std::vector<TorchStorage> storages;         // of all tensors, also of optimisers
   std::vector<TorchDictionary> dictionaries;  // in the order of the file
-  std::vector<std::string> unknown;           // classes and functions that the file wants called, a few
+  std::vector<std::string> unknown;           // classes and functions that the file asks to call, a few
   // JSON of "arch" and "args", which timm's training script stores beside the weights; empty if neither is there.
   // Values that are no numbers, texts, or lists or dictionaries of them are null.
   std::string training;

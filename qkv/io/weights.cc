@@ -33,7 +33,7 @@ bool IsSafeTensors(std::span<const std::byte> bytes) {
          bytes[kLengthBytes] == std::byte{'{'};
 }
 
-// What a file is that holds no weights, and what to do; empty if it is not recognised.
+// Describes a file without weights, and what to do; empty if it is not recognised.
 std::string_view KnownMistake(std::span<const std::byte> bytes) {
   constexpr size_t kLooked = 512;
   std::string_view text = FirstBytes(bytes, kLooked);
@@ -125,7 +125,7 @@ bool HasEnding(const fs::path& path, std::initializer_list<std::string_view> end
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Says what else is in a folder.
+// Throws an Error that lists the folder's content.
 [[noreturn]] void RefuseFolder(const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / "adapter_config.json", ignored)) {

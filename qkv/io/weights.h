@@ -1,5 +1,5 @@
-// Opens the weights of a model, whatever their format: safetensors or PyTorch, one file or shards. The format is
-// recognised by content, and what is often passed by mistake is named.
+// Opens the weights of a model in any format: safetensors or PyTorch, one file or shards. The format is recognised by
+// content, and errors name files that are often passed by mistake.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 namespace qkv::io {
 
 struct WeightOptions {
-  // Of a PyTorch file with several dictionaries, the path of the one to read, such as "model" or "ema.state_dict"; "."
-  // is the top level. Empty: the one that timm would load, see TorchFile::Choose.
+  // The path of the dictionary to read in a PyTorch file with several, such as "model" or "ema.state_dict"; "." is the
+  // top level. Empty: the one that timm would load, see TorchFile::Choose.
   std::string state_dict;
 };
 
