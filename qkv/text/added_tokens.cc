@@ -8,7 +8,7 @@
 namespace qkv::text {
 namespace {
 
-// Of opening a tokenizer with its 100,000 added tokens at most, besides those for their bytes: a second.
+// Steps of opening a tokenizer with its 100,000 added tokens at most, besides those for their bytes: a second.
 constexpr int64_t kOpeningSteps = int64_t{1} << 28;
 
 bool WordEndsAt(std::string_view text, size_t at) {
@@ -23,7 +23,7 @@ AddedTokens::Set AddedTokens::MakeSet(std::vector<std::pair<std::string, int32_t
   set.first_bytes.assign(256, false);
   set.texts.reserve(texts.size());
   std::vector<std::pair<std::string_view, int32_t>> keys;
-  // Of equal texts the first counts, of equal keys of a trie the last.
+  // Duplicate tokens: the first wins. The trie keeps the last, so insert in reverse.
   for (size_t i = texts.size(); i-- > 0;) {
     if (texts[i].first.empty()) continue;
     set.texts.push_back(std::move(texts[i].first));

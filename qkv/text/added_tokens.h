@@ -14,7 +14,7 @@ namespace qkv::text {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool single_word = false;  // only between characters that are not of words
+  bool single_word = false;  // only between characters that are not part of words
   bool lstrip = false;       // white space in front belongs to it
   bool rstrip = false;       // white space behind belongs to it
   bool normalized = false;   // found in normalised text, itself normalised
@@ -27,8 +27,8 @@ struct AddedToken {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Of tokens of one content the last counts; special ones are searched for first. `normalizers` are those of the
-  /// tokenizer. Tokens that normalise to nothing are not searched for.
+  /// If several tokens have the same content, the last wins; special ones are searched for first. `normalizers` are
+  /// those of the tokenizer. Tokens that normalise to nothing are not searched for.
   AddedTokens(std::vector<AddedToken> tokens, const std::vector<Normalizer>& normalizers);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
@@ -40,8 +40,8 @@ class AddedTokens {
     size_t begin, end;
     const AddedToken* token;
   };
-  /// The parts of valid UTF-8, from left to right: the leftmost, then longest matches. `normalized`: of the tokens that
-  /// are found in normalised text, otherwise of the others.
+  /// The parts of valid UTF-8, from left to right: the leftmost, then longest matches. `normalized`: matches the tokens
+  /// that are found in normalised text, otherwise the others.
   void Find(std::string_view text, bool normalized, std::vector<Part>* parts) const;
   bool empty(bool normalized) const { return (normalized ? normalized_ : raw_).trie.empty(); }
 

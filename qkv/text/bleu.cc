@@ -24,7 +24,8 @@ WordGrams CountWordGrams(const std::vector<std::string>& words, size_t n) {
   return counts;
 }
 
-// Of counts and lengths, with the smoothing of mteval-v13a: the k-th order without a match counts 2⁻ᵏ of one.
+// Computes the score from counts and lengths, with the smoothing of mteval-v13a: the k-th order without a match counts
+// 2⁻ᵏ of one.
 void ScoreBleu(BleuScore* s) {
   const auto length = static_cast<double>(s->length), reference = static_cast<double>(s->reference_length);
   if (s->length < s->reference_length) s->brevity = s->length > 0 ? std::exp(1 - reference / length) : 0;

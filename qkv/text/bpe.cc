@@ -15,9 +15,9 @@ namespace {
 // Up to this many symbols, the best of all pairs is searched for at each merge; beyond, a heap is faster.
 constexpr size_t kShortWord = 40;
 constexpr size_t kMaxProbes = 4096;
-// Of a look-up; longer searches, which hostile files cause, are counted too.
+// Steps of a look-up; longer searches, which hostile files cause, are counted too.
 constexpr size_t kLookUpSteps = 16;
-// Of the prefix and the suffix ("##", "</w>"), which look-ups of characters put around each.
+// Limit of the prefix and the suffix ("##", "</w>"), which look-ups of characters put around each.
 constexpr size_t kMaxAffix = 32;
 
 uint64_t PairKey(int32_t left, int32_t right) {
@@ -75,7 +75,7 @@ void BpeModel::Finish() {
     for (size_t probes = 0; table_[slot].id >= 0 && table_[slot].pair != merge.pair; slot = (slot + 1) & (size - 1)) {
       Require(++probes < kMaxProbes, "{}: expected merges whose hashes differ, got thousands of one hash", where_);
     }
-    table_[slot] = merge;  // of equal pairs the last counts
+    table_[slot] = merge;  // of equal pairs the last wins
     const std::string_view merged = *vocabulary_.TokenOf(merge.id);
     metaspace_words_ = metaspace_words_ && WordEnd(merged, 0) == merged.size();
   }

@@ -100,7 +100,7 @@ std::string Normal(std::string_view name) {
   return normal;
 }
 
-// Whether `names`, separated by '|', has `name`.
+// True if `names`, separated by '|', has `name`.
 bool HasName(std::string_view names, std::string_view name) {
   while (!names.empty()) {
     const size_t end = std::min(names.find('|'), names.size());
@@ -119,7 +119,7 @@ std::optional<CharacterSet> TableSet(std::string_view name) {
   return Intersection({std::move(set), Not(Items(row->less))});
 }
 
-// Of the names that are in the table.
+// The union of the named sets, all in the table.
 CharacterSet UnionOf(std::initializer_list<std::string_view> names) {
   std::vector<CharacterSet> parts;
   for (const std::string_view name : names) parts.push_back(*TableSet(name));

@@ -101,7 +101,7 @@ std::string FixLine(std::string text, bool unescape) {
   return text;
 }
 
-// ftfy.fix_text. References of HTML are none from the first line on that has a "<".
+// ftfy.fix_text. HTML references are left alone from the first line on that has a "<".
 std::string FixText(std::string_view text) {
   std::string fixed;
   bool unescape = true;

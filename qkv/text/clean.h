@@ -1,6 +1,6 @@
-// What open_clip does to a text before its tokenizer sees it (open_clip/tokenizer.py, 3.3.0): ftfy.fix_text,
-// html.unescape twice, white space, case, punctuation. Not here: of ftfy the repair of text decoded in a wrong encoding
-// ("cafÃ©"), and of HTML the names that HTML 4 lacks.
+// open_clip's cleaning of a text before its tokenizer (open_clip/tokenizer.py, 3.3.0): ftfy.fix_text, html.unescape
+// twice, white space, case, punctuation. Not here: ftfy's repair of text decoded in a wrong encoding ("cafÃ©"), and the
+// names of HTML that HTML 4 lacks.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ std::string ReplaceAll(std::string_view text, std::string_view pattern, std::str
   return to.append(text.substr(copied));
 }
 
-// Replaces in each token; `limit` is that of all together.
+// Replaces in each token; `limit` is for all tokens together.
 void ReplaceInEach(std::vector<std::string>& tokens, std::string_view pattern, std::string_view content, size_t limit) {
   size_t bytes = 0;
   for (std::string& token : tokens) {
@@ -41,11 +41,11 @@ void ReplaceInEach(std::vector<std::string>& tokens, std::string_view pattern, s
 struct Replacement {
   std::string_view pattern, content;
 };
-// Of the WordPiece decoder, one after the other.
+// Replacements of the WordPiece decoder, one after the other.
 constexpr Replacement kTokenCleanups[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-// Of transformers.
+// Replacements of transformers.
 constexpr Replacement kTextCleanups[] = {{" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
                                          {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"},
                                          {" 've", "'ve"}, {" 're", "'re"}};

@@ -25,7 +25,8 @@ Decoder DecodeStrip(std::string character, int64_t start, int64_t stop);
 /// Tokens are joined by spaces, but for those that begin with `prefix`, which goes. `cleanup`: in each token, spaces in
 /// front of punctuation and of English contractions go.
 Decoder DecodeWordPiece(std::string prefix, bool cleanup);
-/// What transformers does to decoded text where clean_up_tokenization_spaces is set: the same for the whole text.
+/// The clean-up that transformers does to decoded text if clean_up_tokenization_spaces is set: the same for the whole
+/// text.
 std::string CleanUpSpaces(std::string_view text);
 /// A suffix of BPE ("</w>") becomes a space, at the end nothing.
 Decoder DecodeBpeSuffix(std::string suffix);

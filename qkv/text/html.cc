@@ -11,7 +11,7 @@
 namespace qkv::text {
 namespace {
 
-// Of an "&": names are looked up in a sorted list, longer ones first.
+// Steps for an "&": names are looked up in a sorted list, longer ones first.
 constexpr int64_t kReferenceSteps = 64;
 
 enum EntityKind { kHtml, kBare, kUpper };
@@ -41,7 +41,7 @@ size_t PrefixOf(std::string_view text, F&& condition) {
   return static_cast<size_t>(std::ranges::find_if_not(text, condition) - text.begin());
 }
 
-// What number 0x80 to 0x9F means, by Windows-1252; five are characters of their own.
+// Meaning of numbers 0x80 to 0x9F, by Windows-1252; five are characters of their own.
 constexpr std::array<char16_t, 32> kWindows1252 = {0x20ac, 0x0081, 0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021,
                                                    0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0x008d, 0x017d, 0x008f,
                                                    0x0090, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
@@ -133,7 +133,7 @@ std::string UnescapeTerminatedHtml(std::string_view text) {
     if (length == 0 || length > kMaxName || end >= rest.size() || rest[end] != ';') return 0;
     if (hash == 1) {
       std::string character;
-      // Of a number in part, such as "#12x;", nothing is taken.
+      // A malformed reference such as "#12x;" stays as it is.
       if (AppendNumericReference(rest, &character) != end + 1 || character == ";") return 0;
       to->append(character);
       return end + 1;

@@ -70,15 +70,16 @@ class PatternParser {
   void SkipIgnored(PatternOptions options);
   void Literal(char32_t code, size_t begin, PatternOptions options);
   void AddSet(const CharacterSet& set, PatternOptions options);
-  // Of escapes that are one character: \n, \x41, \x{…}, \u0041, \012, \*; nothing for others. The place is behind
-  // the escape's first letter, which `letter` is.
+  // Escapes that are one character:
+  // , \x41, \x{…}, \u0041, \012, \*; nothing for others. The place is behind the escape's first letter, which is
+  // `letter`.
   std::optional<char32_t> CodeEscape(size_t begin, char32_t letter);
   char32_t HexEscape(size_t begin, size_t least, size_t most);
   // \w, \p{…} and the like; nothing for others.
   std::optional<CharacterSet> SetEscape(size_t begin, char32_t letter, bool in_brackets);
   CharacterSet Property(size_t begin, bool negated, bool in_brackets);
 
-  // What follows an opening bracket, up to its closing one.
+  // The content of a bracket, up to its closing one.
   CharacterSet Class(size_t begin, PatternOptions options);
   void ClassItem(ClassPart* part, PatternOptions options);
   void Dash(size_t begin, ClassPart* part, PatternOptions options);

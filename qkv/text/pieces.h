@@ -1,4 +1,4 @@
-// What passes between the steps of a tokenizer: text that is being normalised, and the pieces that it is split into.
+// Data between the steps of a tokenizer: text that is being normalised, and the pieces that it is split into.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ namespace {
 
 bool IsVowel(char c) { return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u'; }
 
-// Of each letter; y is a consonant at the beginning and after vowels.
+// Whether each letter is a consonant; y is one at the beginning and after vowels.
 std::vector<bool> Consonants(std::string_view word) {
   std::vector<bool> is_consonant;
   for (const char c : word) {

@@ -18,7 +18,7 @@ struct RougeScore {
 /// Invalid UTF-8 is U+FFFD.
 std::vector<std::string> RougeTokens(std::string_view text, bool stem);
 
-/// Of one text.
+/// The score of one text.
 RougeScore Rouge(std::string_view hypothesis, std::string_view reference, bool stem);
 /// The means over all lines. Throws Error if the numbers of hypotheses and references differ.
 RougeScore MeanRouge(std::span<const std::string> hypotheses, std::span<const std::string> references, bool stem);

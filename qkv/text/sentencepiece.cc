@@ -14,7 +14,7 @@
 namespace qkv::text {
 namespace {
 
-// What normalising needs of a model, kept by the function.
+// Parts of a model that normalising needs, kept by the function.
 struct NormalizerState {
   Charsmap map;
   std::vector<std::string> symbols;  // user-defined: never changed

@@ -21,7 +21,7 @@ struct SentencePiece {
   Type type = kNormal;
 };
 
-/// What the file says. Names of the fields are those of sentencepiece_model.proto.
+/// The content of the file. Names of the fields are those of sentencepiece_model.proto.
 struct SentencePieceModel {
   enum Kind { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
   std::vector<SentencePiece> pieces;

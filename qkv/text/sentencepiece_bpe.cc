@@ -11,7 +11,7 @@
 namespace qkv::text {
 namespace {
 
-// Of a look-up, and of the heap for it.
+// Steps of a look-up, and of the heap for it.
 constexpr size_t kLookUpSteps = 16;
 
 Vocabulary AllPieces(const std::vector<SentencePiece>& pieces) {
@@ -49,7 +49,7 @@ SentencePieceBpeModel::SentencePieceBpeModel(const std::vector<SentencePiece>& p
   if (config_.byte_fallback) byte_tokens_ = ByteTokens(vocabulary_);
 }
 
-// Leaves the symbols that no pair of which is a piece any more.
+// Merges symbols until no two neighbours form a piece.
 void SentencePieceBpeModel::MergeSymbols(std::string_view word, ModelWorkspace& workspace) const {
   using Pair = ModelWorkspace::Pair;
   auto& symbols = workspace.symbols;

@@ -1,4 +1,4 @@
-// Bounds on what a tokenizer's files may make of a text: how long it may become, and how much work it may take.
+// Bounds on the effect of a tokenizer's files on a text: how long it may become, and how much work it may take.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace qkv::text {
 
-/// How long all steps together may make a text of so many bytes. Unicode's forms make one 11 times as long at most,
-/// characters of bytes 2 times, tokens in front of it a few bytes: published tokenizers stay far below.
+/// Limit of a text's length after all steps together, from so many bytes. Unicode's forms make a text 11 times as long
+/// at most, characters for bytes 2 times, tokens before it add a few bytes: published tokenizers stay far below.
 inline constexpr size_t MaxGrown(size_t bytes) { return 32 * bytes + 1024; }
 
-/// Bytes of the tokens of so many ids, of which none must have as many as a file may say. Tokens of published
+/// Limit of the bytes of the tokens of so many ids; a single token may be longer than their share. Tokens of published
 /// vocabularies have 4 on average, and none more than 256.
 inline constexpr size_t MaxTokenBytes(size_t ids) { return 512 * ids + 4096; }
 

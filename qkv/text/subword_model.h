@@ -40,7 +40,7 @@ struct TokenSpan {
 /// Scratch memory of one call at a time; grows with the longest piece.
 struct ModelWorkspace {
   WordCache cache;
-  // Of BPE: symbols of the piece, linked by index, and a heap of pairs.
+  // For BPE: symbols of the piece, linked by index, and a heap of pairs.
   struct Symbol {
     int32_t id, previous, next;
     uint32_t begin, size;  // bytes of the piece; size 0: merged into another
@@ -53,7 +53,7 @@ struct ModelWorkspace {
   };
   std::vector<Symbol> symbols;
   std::vector<Pair> heap;
-  // Of unigram: the best way to each byte of the piece.
+  // For unigram: the best way to each byte of the piece.
   struct Best {
     double score;
     int32_t begin, id;  // begin -1: none yet

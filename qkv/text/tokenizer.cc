@@ -22,11 +22,11 @@ namespace {
 
 // Tokens of a batch, padding included: 5 bytes each.
 constexpr int64_t kMaxBatchTokens = int64_t{1} << 26;
-// Of a text that is padded to the maximal length that its file says.
+// Limit of padding a text to the maximal length that its file says.
 constexpr int64_t kMaxFilePadding = int64_t{1} << 20;
 constexpr size_t kMaxIdleWorkspaces = 64;
 constexpr int64_t kMaxSpecial = 1'000;
-// Of a piece, besides those for its bytes.
+// Steps of a piece, besides those for its bytes.
 constexpr int64_t kPieceSteps = 8;
 
 int64_t SpecialCount(const std::vector<std::vector<TemplateItem>>& templates) {
@@ -86,7 +86,7 @@ struct Tokenizer::State {
 
   void AppendSegment(std::string_view text, bool at_start, Workspace& workspace, std::vector<int32_t>* ids) const;
   std::vector<int32_t> EncodeText(std::string_view text, Workspace& workspace) const;
-  // What the caller or the file asks for.
+  // The truncation that the caller or the file requests.
   std::optional<TruncationSettings> Truncation(const EncodeOptions& options) const;
   std::optional<PaddingSettings> PaddingOf(const EncodeOptions& options) const;
   std::vector<int32_t> Encode(std::string_view text, const EncodeOptions& options, Workspace& workspace) const;
@@ -396,7 +396,8 @@ const std::string& Tokenizer::description() const { return state_->parts.descrip
 bool Tokenizer::MayChange(std::string_view text) const {
   if (text.ends_with(kReplacementCharacter)) return true;  // a character whose bytes are not all there
   if (!state_->parts.clean_decoded) return false;
-  // Beginnings of what CleanUpSpaces replaces. Of text that is clean so far, " ' " and " n't" may have lost a space.
+  // Beginnings of texts that CleanUpSpaces replaces. In text that is clean so far, " ' " and " n't" may have lost a
+  // space.
   static constexpr std::string_view kOpen[] = {" ", " n", " n'", " n '", " '", " 'v", " 'r", "n'", "'", "'v", "'r"};
   return std::ranges::any_of(kOpen, [text](std::string_view end) { return text.ends_with(end); });
 }
@@ -406,7 +407,7 @@ namespace {
 // Ids that are usual for a character whose bytes are tokens, and its neighbours.
 constexpr size_t kLong = 32;
 
-// What `text` has behind `before`. Bytes that turn out not to be UTF-8 change what was before them: no character is
+// The part of `text` behind `before`. Bytes that turn out not to be UTF-8 change the text before them: no character is
 // split then either.
 std::string TextBehind(const std::string& text, size_t before) {
   while (before < text.size() && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) ++before;

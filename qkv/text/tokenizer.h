@@ -18,7 +18,7 @@ namespace qkv::text {
 
 struct TokenizerParts;
 
-/// What an encoding is filled up to.
+/// The length that an encoding is padded to.
 enum class Padding {
   kAsInFile,  // tokenizer.json may ask for it; other files do not
   kNone,
@@ -54,8 +54,8 @@ class Tokenizer {
   /// one of these files alone. Throws Error if there is none, or if it needs what is not supported, which the error
   /// names. lower_case: texts become lower-case before all other steps.
   static Tokenizer Open(const std::filesystem::path& path, bool lower_case = false);
-  /// The tokenizer of what the model writes: Marian's encodes by target.spm, and has ids of its own if separate_vocabs
-  /// is set. All others have one for both sides, which Open gives too.
+  /// The tokenizer of the target language: Marian's encodes by target.spm, and has ids of its own if separate_vocabs is
+  /// set. All others have one for both sides, which Open gives too.
   static Tokenizer OpenTarget(const std::filesystem::path& path);
 
   /// The text of a tokenizer.json, and of a SentencePiece model. `where` names them in errors.
@@ -89,7 +89,7 @@ class Tokenizer {
   /// The same without tokens that the tokenizer's class adds and no file states: models may lack rows for these.
   int32_t max_stated_id() const;
   const SpecialIds& special() const;
-  /// True for what Decode leaves out: special tokens.
+  /// True for special tokens, which Decode leaves out.
   bool IsHidden(int32_t id) const;
   /// model_max_length of tokenizer_config.json.
   std::optional<int64_t> model_max_length() const;

@@ -130,7 +130,7 @@ constexpr NamesOfKind kModelTypes[] = {
      "jamba llava llava_next minicpm3 minicpmv minimax_m2 modernbert modernbert-decoder molmo molmo2 nemotron nvfp4 "
      "opencua openvla paddleocr_vl phi3 phi3_v phimoe step3_vl vipllava cohere_asr camembertv2-base smolvlm"},
 };
-// Of these the type's class counts, not the stated one.
+// For these the type's class counts, not the stated one.
 constexpr std::string_view kWrongClass = "hyperclovax_vision_v2 qwen2 siglip2";
 
 bool IsAmong(std::string_view names, std::string_view name) {

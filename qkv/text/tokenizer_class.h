@@ -58,7 +58,7 @@ enum class TokenizerKind {
   kMarian,
 };
 
-/// What surrounds a text.
+/// Tokens that surround a text.
 enum class TextFrame { kAsStated, kClassifySeparate, kBeginEnd, kEnd };
 
 struct TokenizerClass {
@@ -85,7 +85,7 @@ std::string ModelTypeOf(const io::Fields& model);
 TokenizerParts MakeTokenizer(const io::Fields& file, TokenizerKind kind, const TokenizerSettings& settings,
                              bool has_json, const std::optional<std::vector<StatedToken>>& pieces);
 
-/// The rest of the rule, once the tokens are added: ids of named tokens, what surrounds a text, sides, lengths.
+/// The rest of the rule, once the tokens are added: ids of named tokens, tokens around a text, sides, lengths.
 void FinishTokenizer(const TokenizerClass& type, const TokenizerSettings& settings, bool has_processor,
                      TokenizerParts* parts);
 

@@ -1,4 +1,4 @@
-// Reads Hugging Face's tokenizer.json: the parts of its pipeline, each by its "type". What is not known is refused by
+// Reads Hugging Face's tokenizer.json: the parts of its pipeline, each by its "type". Unknown parts are refused by
 // name. The fields of the steps are in tokenizer_json_steps.cc.
 #include <algorithm>
 #include <limits>
@@ -175,7 +175,7 @@ TokenizerParts ReadTokenizerJson(const io::Fields& file, const io::Fields& steps
 
 namespace {
 
-// What tokenizers' library knows; it refuses a file with others.
+// Keys that the tokenizers library knows; it refuses a file with others.
 constexpr std::string_view kFileKeys[] = {"version",       "truncation", "padding",        "added_tokens", "normalizer",
                                           "pre_tokenizer", "model",      "post_processor", "decoder"};
 

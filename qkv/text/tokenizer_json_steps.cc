@@ -12,7 +12,7 @@ namespace {
 
 // A Sequence may contain others; the parser bounds how deep, this how many in all.
 constexpr size_t kMaxSteps = 1000;
-// Bytes of what a decoder searches for, which may be compared at every byte of a token.
+// Limit of a text that a decoder searches for, which may be compared at every byte of a token.
 constexpr size_t kMaxDecoderText = 256;
 
 template <typename Steps, typename F>

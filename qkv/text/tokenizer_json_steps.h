@@ -8,7 +8,7 @@
 
 namespace qkv::text {
 
-/// Appends the step, or the steps of a Sequence. Throws Error for a type that is not known, with those that are.
+/// Appends the step, or the steps of a Sequence. Throws Error for an unknown type, with the known ones.
 void ReadNormalizer(const io::Fields& step, std::vector<Normalizer>* to);
 void ReadPreTokenizer(const io::Fields& step, std::vector<PreTokenizer>* to);
 void ReadDecoder(const io::Fields& step, std::vector<Decoder>* to);

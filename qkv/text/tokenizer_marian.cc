@@ -19,7 +19,7 @@ namespace qkv::text {
 namespace {
 
 constexpr int64_t kMarianLength = 512;
-// In front of a piece that is a language: no byte of UTF-8.
+// Marks a piece that is a language: no byte of UTF-8.
 constexpr char kLanguageMark = '\xff';
 
 // The length of ">>ita<<" at the beginning of the text, or 0.
@@ -52,7 +52,7 @@ class MarianModel : public SubwordModel {
     workspace.spans.clear();
     pieces_->EncodeSpans(piece, workspace, &workspace.spans);
     for (const TokenSpan& span : workspace.spans) {
-      // What one language's model does not know may be a piece of the other's.
+      // A piece unknown to one language's model may be known to the other's.
       ids->push_back(span.id == piece_unknown_ ? IdOf(piece.substr(span.begin, span.end - span.begin))
                                                : ids_[static_cast<size_t>(span.id)]);
     }

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;
-// Of vocab.txt, whose tries and automaton take about 50 times as much; the largest published have 5 MB.
+// Limit of vocab.txt, whose tries and automaton take about 50 times as much; the largest published have 5 MB.
 constexpr size_t kMaxVocabTxtBytes = size_t{16} << 20;
 
 using Path = std::filesystem::path;
@@ -31,7 +31,7 @@ std::vector<std::pair<int64_t, AddedToken>> StatedTokensOf(const io::Fields& fil
   return tokens;
 }
 
-// Of Marian's two sides, that of the source encodes; which decodes follows transformers.
+// Marian's source side encodes; the choice of the decoding side follows transformers.
 TokenizerParts OpenMarian(const Path& folder, TokenizerKind kind, const TokenizerSettings& settings, bool target) {
   using enum TokenizerKind;
   Require(kind == kMarian || kind == kUnstated || kind == kBackend,
@@ -123,7 +123,7 @@ std::optional<TokenizerParts> OpenOlder(const Files& files, bool target) {
   const bool merges = files.Find("vocab.json") || files.Find("merges.txt");
   const auto lines = files.Find("vocab.txt");
   if (!merges && !lines && !model) return std::nullopt;
-  // A SentencePiece model alone is what it is; the settings beside it count for a folder.
+  // A SentencePiece model alone is used as it is; the settings beside it count for a folder.
   if (model && !files.is_folder) {
     TokenizerParts parts = ReadSentencePiece(ReadFile(*model, kMaxTokenizerBytes), model->native());
     parts.description += fmt::format(" ({})", model->filename().native());

@@ -1,4 +1,4 @@
-// What the readers of files make a Tokenizer of.
+// The parts that readers of files make a Tokenizer from.
 #pragma once
 
 #include <filesystem>
@@ -37,7 +37,7 @@ struct PaddingSettings {
   int32_t id = 0;
 };
 
-/// Ids in front of those of the text and behind them. A template may have the text several times or not at all.
+/// Ids before those of the text and behind them. A template may have the text several times or not at all.
 struct TemplateItem {
   bool text = false;
   std::vector<int32_t> ids;  // of a special token
@@ -69,15 +69,15 @@ struct TokenizerParts {
   std::vector<io::Setting> settings;  // what was done with each key of the files
 };
 
-/// A tokenizer.json. `steps` has the model's options, the steps and the added tokens: the file, or what its class puts
-/// in their place.
+/// Reads a tokenizer.json. `steps` has the model's options, the steps and the added tokens: the file, or its class's
+/// replacement.
 TokenizerParts ReadTokenizerJson(const io::Fields& file, const io::Fields& steps);
-/// What was done with each key of it. `is_rebuilt`: the steps are a class's own. Throws Error for keys that it must not
-/// have.
+/// What was done with each of its keys. `is_rebuilt`: the steps are a class's own. Throws Error for keys that it must
+/// not have.
 std::vector<io::Setting> SettleTokenizerJson(const io::Fields& file, bool is_rebuilt);
 /// The vocabulary of vocab.json and the lines of merges.txt, in the form of tokenizer.json.
 io::Json VocabularyOfMerges(io::Json vocab, std::string_view merges, std::string_view where);
-/// The same of vocab.txt: a token a line, whose number is its id.
+/// The same for vocab.txt: a token a line, whose number is its id.
 io::Json VocabularyOfLines(std::string_view text, std::string_view where);
 /// A SentencePiece model by itself, without files beside it.
 TokenizerParts ReadSentencePiece(std::string_view bytes, std::string_view where);
@@ -113,11 +113,11 @@ void AddPythonTokens(const TokenizerSettings& settings, std::span<const std::str
 /// An entry of added_tokens; `special`: unless it says otherwise.
 AddedToken ReadAddedToken(const io::Fields& fields, bool special);
 
-/// Tokens and ids of a JSON object. Throws Error for an id that is none.
+/// Tokens and ids of a JSON object. Throws Error for an id that is not valid.
 Vocabulary ReadVocabulary(const io::Json& json, std::string_view where);
 
 inline constexpr size_t kMaxAddedTokens = size_t{1} << 17;
-/// Of each text, by padding in tokenizer.json.
+/// Limit of padding each text by tokenizer.json.
 inline constexpr int64_t kMaxPaddedLength = int64_t{1} << 14;
 
 }  // namespace qkv::text

@@ -1,5 +1,5 @@
-// Makes a tokenizer of a SentencePiece model: what SentencePiece does, what transformers' Python class of SigLIP does,
-// or the vocabulary that a class of transformers takes from it.
+// Makes a tokenizer from a SentencePiece model: as SentencePiece does, as transformers' Python class of SigLIP does, or
+// the vocabulary that a class of transformers takes from it.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,7 +18,7 @@ namespace qkv::text {
 namespace {
 
 // big_vision's cleaning of texts for SigLIP, as transformers has it: lower case, no ASCII punctuation, single spaces.
-// The text at the beginning gets a "▁", and every one `prefix` in front, whose tokens PrefixedModel drops.
+// The text at the beginning gets a "▁", and every text gets `prefix` before it, whose tokens PrefixedModel drops.
 void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
   const std::string text = lower ? Lower(segment.text) : segment.text;
   RequireGrown(prefix.size() + text.size(), segment.limit);
@@ -44,7 +44,7 @@ void CanonicalSiglip(Segment& segment, bool lower, std::string_view prefix) {
   segment.text = std::move(to);
 }
 
-// Drops the first ids of each piece, those of a text in front of it.
+// Drops the first ids of each piece, those of a text before it.
 class PrefixedModel : public SubwordModel {
  public:
   PrefixedModel(std::unique_ptr<SubwordModel> inner, size_t dropped)
@@ -147,7 +147,7 @@ std::vector<StatedToken> AddedPieces(const SentencePieceModel& model, bool user_
   return tokens;
 }
 
-// What libsentencepiece does with a text and with ids.
+// libsentencepiece's own treatment of a text and of ids.
 TokenizerParts MakeRaw(const SentencePieceModel& model, std::string_view where) {
   TokenizerParts parts;
   parts.bytes_input = true;
@@ -167,7 +167,7 @@ TokenizerParts MakeRaw(const SentencePieceModel& model, std::string_view where) 
   return parts;
 }
 
-// SentencePiece puts a space in front of what it normalises, which tokens must not have.
+// SentencePiece puts a space before what it normalises, which tokens must not have.
 void RequireNotNormalized(const TokenizerSettings& settings) {
   const auto check = [&](const AddedToken& token, std::string_view key) {
     Require(!token.normalized,

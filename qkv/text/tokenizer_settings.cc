@@ -205,7 +205,7 @@ std::vector<std::pair<int64_t, AddedToken>> ReadOlderTokens(
   return {tokens.begin(), tokens.end()};
 }
 
-// A key that the file does not have leaves what another one says; null unsets it.
+// A missing key keeps the value of another file; null unsets it.
 void ReadFlag(const io::Fields& fields, std::string_view key, std::optional<bool>* to) {
   if (!fields.json().contains(key)) return;
   to->reset();
@@ -257,7 +257,7 @@ void ReadSteps(const io::Fields& fields, TokenizerSettings* to) {
           fields.where(), kMaxExtraIds, *to->extra_ids);
 }
 
-// What special_tokens_map.json adds where there is no added_tokens_decoder; its keys, which may be any, replace the
+// Tokens from special_tokens_map.json if there is no added_tokens_decoder; its keys, which may be any, replace the
 // others.
 void ReadSpecialTokensMap(const io::Fields& fields, OtherNamed* other_named, TokenizerSettings* to) {
   ReadSteps(fields, to);

@@ -1,4 +1,4 @@
-// The files beside a tokenizer that change what it does: tokenizer_config.json, special_tokens_map.json and
+// The files beside a tokenizer that change its behaviour: tokenizer_config.json, special_tokens_map.json and
 // added_tokens.json, and the two keys of config.json that choose its class.
 #pragma once
 
@@ -97,7 +97,7 @@ struct NamedToken {
   std::optional<StatedToken> token;
 };
 
-/// What the files say, by the rule of tokenizer_class.h. Unset: the key is missing or null.
+/// The content of the files, by the rule of tokenizer_class.h. Unset: the key is missing or null.
 struct TokenizerSettings {
   std::string where;            // the file, for errors
   bool found = false;           // there is a file of settings, or a config.json
@@ -119,9 +119,9 @@ struct TokenizerSettings {
   std::string TextOf(size_t index, std::string_view otherwise) const;
 };
 
-/// Reads the files of a folder; those that are missing say nothing. `has_json`: a tokenizer.json counts, beside which
+/// Reads the files of a folder; missing files have no effect. `has_json`: a tokenizer.json counts, beside which
 /// add_bos_token and add_eos_token have no effect, and whose added tokens `json_tokens` join the older files'. Throws
-/// Error that names file, key and value for what has another type, and for what is not done and away from its neutral
+/// Error that names file, key and value for a wrong type, and for an unsupported setting unless it has its neutral
 /// value.
 TokenizerSettings ReadTokenizerSettings(const std::filesystem::path& folder, bool has_json,
                                         const std::vector<std::pair<int64_t, AddedToken>>& json_tokens);

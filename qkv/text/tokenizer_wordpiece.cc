@@ -31,7 +31,7 @@ io::Json VocabularyOfLines(std::string_view text, std::string_view where) {
     Require(number < std::numeric_limits<int32_t>::max(), "{}: too many lines", where);
     Require(IsValidUtf8(line), "{}: expected a vocabulary in UTF-8, got line {}: {}", where, number + 1,
             Printable(line, 60));
-    vocab[std::string(TrimEnd(line))] = number++;  // of equal lines the last counts
+    vocab[std::string(TrimEnd(line))] = number++;  // of equal lines the last wins
   }
   Require(number > 0, "{}: expected a token a line, got none", where);
   return {{"model", {{"type", "WordPiece"}, {"vocab", std::move(vocab)}}}};

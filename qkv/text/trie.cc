@@ -93,7 +93,7 @@ Trie::Trie(std::vector<std::pair<std::string_view, int32_t>> keys) {
       open.push_back({child, begins[labels[i]], end, here.depth + 1});
     }
   }
-  // Leaves look for children in places that nobody owns.
+  // Leaves look for children in places without an owner.
   const auto tail = static_cast<int32_t>(nodes_.size());
   nodes_.resize(nodes_.size() + kBytes);
   std::vector<bool> inner(nodes_.size(), false);

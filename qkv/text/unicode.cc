@@ -20,7 +20,7 @@ namespace qkv::text {
 namespace {
 
 constexpr char32_t kBmpEnd = 0x10000;
-// Of a character, about, that is brought into a form.
+// Approximate steps of normalising a character.
 constexpr size_t kFormSteps = 8;
 
 // Hangul jamo that join a preceding one: vowels and final consonants.
@@ -333,8 +333,8 @@ void AppendLower(char32_t code, std::string* to) {
 
 namespace {
 
-// Tells of each sigma of a text, from left to right, whether it is the last letter of a word of several (SpecialCasing,
-// Final_Sigma). What is looked at for one is not looked at again for the next.
+// Finds, for each sigma of a text from left to right, whether it is the last letter of a word of several
+// (SpecialCasing, Final_Sigma). Characters are looked at only once.
 class FinalSigmas {
  public:
   explicit FinalSigmas(std::string_view text) : text_(text) {}
@@ -397,7 +397,7 @@ std::string Normalize(std::string_view text, NormalForm form) {
     const Character character = CharacterAt(text, at);
     tally.Add(1);
     if (is_inert(character.code)) {
-      // What the originals do not normalise is not passed to utf8proc.
+      // Characters that the originals do not normalise are not passed to utf8proc.
       before = IsInRanges(character.code, kNotNormalized) ? character.end : at;
       at = character.end;
       continue;

@@ -42,7 +42,7 @@ std::string ReplaceInvalidUtf8(std::string_view text);
 
 /// White_Space.
 bool IsSpace(char32_t code);
-/// What \w matches: letters, marks, decimal digits, connectors, joiners.
+/// True for what \w matches: letters, marks, decimal digits, connectors, joiners.
 bool IsWord(char32_t code);
 /// Categories N*.
 bool IsNumber(char32_t code);
@@ -64,7 +64,8 @@ void AppendLower(char32_t code, std::string* to);
 /// Full lower case, as Python's str.lower: "Σ" at the end of a word becomes "ς".
 std::string Lower(std::string_view text);
 
-/// Letters with case, by their category; and what is skipped in search of one (marks, formats, modifiers, apostrophes).
+/// Letters with case, by their category; and characters skipped in search of one (marks, formats, modifiers,
+/// apostrophes).
 bool IsCased(char32_t code);
 bool IsCaseIgnorable(char32_t code);
 

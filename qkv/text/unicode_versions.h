@@ -1,6 +1,6 @@
-// Differences between the Unicode tables of the original tokenizers and of the libraries that are used here: the tables
-// of tokenizers 0.23 (Rust and Oniguruma at Unicode 16, some crates at 10 or 12) against utf8proc 2.8 (Unicode 15) and
-// PCRE2 10.42 (Unicode 14), measured character by character. With later libraries nothing is wrong: these only add.
+// Differences between the Unicode tables of the original tokenizers and of the libraries used here: the tables of
+// tokenizers 0.23 (Rust and Oniguruma at Unicode 16, some crates at 10 or 12) against utf8proc 2.8 (Unicode 15) and
+// PCRE2 10.42 (Unicode 14), measured character by character. Later libraries cause no errors: these only add.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline constexpr CodeRange kWordToo[] = {
     {0x116d0, 0x116e3}, {0x11bc0, 0x11be0}, {0x11bf0, 0x11bf9}, {0x11f5a, 0x11f5a}, {0x13460, 0x143fa},
     {0x16100, 0x16139}, {0x16d40, 0x16d6c}, {0x16d70, 0x16d79}, {0x18cff, 0x18cff}, {0x1ccf0, 0x1ccf9},
     {0x1e5d0, 0x1e5fa}, {0x2ebf0, 0x2ee5d}};
-// P* of which the originals' older table does not know.
+// P* that the originals' older table lacks.
 inline constexpr CodeRange kNotPunctuation[] = {
     {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
     {0x1b7d, 0x1b7e},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10ead, 0x10ead}, {0x10f55, 0x10f59},
@@ -47,7 +47,7 @@ inline constexpr CodeRange kNotPunctuation[] = {
     {0x16fe2, 0x16fe2}, {0x1e95e, 0x1e95f}};
 // P* then.
 inline constexpr CodeRange kPunctuationToo[] = {{0x166d, 0x166d}, {0x111c9, 0x111c9}};
-// M* of which the originals' older table does not know.
+// M* that the originals' older table lacks.
 inline constexpr CodeRange kNotMarks[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
     {0xb55, 0xb55},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xcf3, 0xcf3},     {0xd00, 0xd00},
@@ -65,7 +65,7 @@ inline constexpr CodeRange kNotMarks[] = {
     {0x16f4f, 0x16f4f}, {0x16f7f, 0x16f87}, {0x16fe4, 0x16fe4}, {0x16ff0, 0x16ff1}, {0x1cf00, 0x1cf2d},
     {0x1cf30, 0x1cf46}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
     {0x1e4ec, 0x1e4ef}};
-// Mn of which the originals' older table does not know; U+1734 was one then.
+// Mn that the originals' older table lacks; U+1734 was one then.
 inline constexpr CodeRange kNotNonspacing[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8e1},     {0x9fe, 0x9fe},     {0xafa, 0xaff},
     {0xb55, 0xb55},     {0xc04, 0xc04},     {0xc3c, 0xc3c},     {0xd00, 0xd00},     {0xd3b, 0xd3c},
@@ -87,9 +87,9 @@ inline constexpr CodeRange kNotNonspacing[] = {
     {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef},
     {0x1e944, 0x1e94a}};
 inline constexpr CodeRange kNonspacingToo[] = {{0x1734, 0x1734}};
-// Cc, Cf, Co of which the originals' older table does not know.
+// Cc, Cf, Co that the originals' older table lacks.
 inline constexpr CodeRange kNotOther[] = {{0x890, 0x891}, {0x8e2, 0x8e2}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}};
-// Decompositions and combining classes of which the originals' older table does not know.
+// Decompositions and combining classes that the originals' older table lacks.
 inline constexpr CodeRange kNotNormalized[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},

@@ -11,7 +11,7 @@ namespace qkv::text {
 struct UnigramPiece {
   std::string text;
   double score = 0;
-  // What text may be matched with it. User-defined symbols get a score that wins over everything else.
+  // Which text a piece may match. User-defined symbols get a score that wins over everything else.
   enum class Kind { kNormal, kUserDefined, kNever } kind = Kind::kNormal;
 };
 

@@ -21,7 +21,7 @@ class Vocabulary {
   void Finish();
 
   std::optional<int32_t> Find(std::string_view token) const;
-  /// Of several tokens of one id the last that was added.
+  /// The token of an id; if several were added, the last.
   std::optional<std::string_view> TokenOf(int32_t id) const;
   /// Number of different tokens.
   size_t size() const { return entries_.size(); }
