@@ -28,16 +28,16 @@ struct CaptionOutputs {
   View<float> logits = {};                                        // [B, T, outputs]
   std::vector<Outputs<float>::Attention> encoder_attention = {};  // of the encoder, [B, H, N, N]
   std::vector<Outputs<float>::Attention> attention = {};          // of the decoder, [B, H, T, T]
-  std::vector<Outputs<float>::Attention> cross_attention = {};    // of the decoder over the encoder's, [B, H, T, N]
+  std::vector<Outputs<float>::Attention> cross_attention = {};    // of its cross-attention, [B, H, T, N]
 };
 
 /// Scratch memory of one caller of CaptionModel, not shared between threads.
 struct CaptionWorkspace {
   Workspace<float> image;           // of the encoder
   Arena arena;                      // of the decoder
-  Tensor<float> tokens, projected;  // of the encoder; the same in the width that the decoder reads
+  Tensor<float> tokens, projected;  // of the encoder; the same in the width of the decoder
   Tensor<int64_t> lengths;          // [B], of the encoder's tokens
-  Source<float> source;             // what the decoder reads of the encoder
+  Source<float> source;             // the decoder's view of the encoder's tokens
 };
 
 /// Const members may be called from several threads.
@@ -56,7 +56,7 @@ class CaptionModel {
   Model& image() { return image_; }
   /// The decoder, which writes ids.
   const SequenceModel<float>& decoder() const { return *decoder_; }
-  /// What the model's files say of the whole: class, kind of decoder, settings of generation.
+  /// Settings of the whole model in its files: class, kind of decoder, settings of generation.
   const CaptionDecoder& description() const { return description_; }
 
   /// Encodes pixels [B, channels, height, width] as the decoder's source, in workspace.source; the encoder's tokens are

@@ -147,7 +147,7 @@ std::vector<Prediction> Model::Top(std::span<const float> logits, int64_t top) c
 }
 
 void Model::Score(std::span<float> logits) const {
-  // The share of a single class would be 1 whatever the model says.
+  // The share of a single class would be 1 for any logit.
   const bool alone = logits.size() == 1 && config().scores == ClassScores::kSoftmax;
   switch (alone ? ClassScores::kSigmoid : config().scores) {
     case ClassScores::kSoftmax:

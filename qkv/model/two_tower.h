@@ -52,7 +52,7 @@ class TwoTowerModel {
   int64_t text_length() const { return tower_.config.length; }     // greatest number of ids of a text
   int64_t vocabulary() const { return tower_.config.vocabulary; }  // ids are 0 to vocabulary − 1
   Matching matching() const { return tower_.matching; }            // softmax or sigmoid
-  float logit_scale() const { return logit_scale_; }  // factor of the cosines: the exponential of what is stored
+  float logit_scale() const { return logit_scale_; }  // factor of the cosines: the exponential of the stored number
   float logit_bias() const { return logit_bias_; }    // 0 if there is none
   /// How the original library makes ids of texts.
   const TextPreparation& text_preparation() const { return tower_.preparation; }

@@ -14,7 +14,8 @@
 
 namespace qkv::model {
 
-// A linear layer before packing, and what can be folded into it. Each folding is exact up to rounding, and rounds once.
+// A linear layer before packing, and operations that can be folded into it. Each folding is exact up to rounding, and
+// rounds once.
 template <typename T>
 struct Affine {
   Tensor<T> weight;  // [rows, …]

@@ -266,7 +266,7 @@ nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOpt
     block.cross =
         BuildCrossAttention<T>(c, options, weights, name + "cross_attn.", &block.norm_cross, &block.scale_cross);
   }
-  // A parallel MLP reads what attention reads: the same norm, folded into either.
+  // A parallel MLP has the same input as attention: the same norm, folded into both.
   block.norm2 = weights.Norm(name + (c.norm_place == nn::NormPlace::kParallel ? "norm1" : "norm2"), c.norm);
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.mlp.activation;

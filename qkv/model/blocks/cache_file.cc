@@ -1,4 +1,4 @@
-// Files of the cache of built models: the identity of what they were made of, checksums, reading and writing.
+// Files of the cache of built models: the identity of their sources, checksums, reading and writing.
 #include "qkv/model/blocks/cache_file.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A file of the cache of built models, for models of any kind: what it is made of, its name, reading and writing it.
-// Not here: the layers themselves (vit_parts.cc, text_parts.cc).
+// A file of the cache of built models, for models of any kind: its sources, its name, reading and writing it. Not here:
+// the layers themselves (vit_parts.cc, text_parts.cc).
 #pragma once
 
 #include <exception>
@@ -15,7 +15,7 @@
 
 namespace qkv::model {
 
-/// What layers are built of.
+/// The sources of the layers.
 struct CacheSource {
   const std::string& path;           // of the model
   const std::string& configuration;  // text of its configuration files

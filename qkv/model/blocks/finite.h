@@ -8,8 +8,7 @@
 
 namespace qkv::model {
 
-/// A model's answer that is no use: it holds NaN or infinity. Its weights or their precision are at fault, not what it
-/// was asked.
+/// A model's answer is useless: it holds NaN or infinity. The weights or their precision are at fault, not the request.
 class AnswerError : public Error {
  public:
   using Error::Error;

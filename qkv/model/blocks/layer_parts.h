@@ -121,7 +121,7 @@ void LinearParts(Archive& archive, const std::string& name, Linear& linear, cons
   archive.Part(name + ".bias", linear.bias, {form.gate == simd::Gate::kNone ? form.outputs : 2 * form.outputs});
 }
 
-// What determines the parts of an attention layer, apart from its precision.
+// The properties that determine the parts of an attention layer, apart from its precision.
 struct AttentionForm {
   nn::AttentionConfig config;
   int64_t width, tokens;  // D; N at the trained size

@@ -13,8 +13,8 @@ namespace qkv::model {
 /// misshaped and unused tensors. Shapes are compared without axes of extent 1.
 std::vector<BoundTensor> Bind(const VitConfig& config, const io::TensorSet& tensors);
 
-/// The tensors of an image encoder and of what stands beside it, a text encoder or a decoder, in the tables' orders;
-/// without either (null) as above. Strict likewise: a tensor must belong to a part.
+/// The tensors of an image encoder and of its companion, a text encoder or a decoder, in the tables' orders; without
+/// either (null) as above. Strict likewise: a tensor must belong to a part.
 struct BoundTowers {
   std::vector<BoundTensor> image, text, decoder;
 };

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision. The last one
-// begins names of some libraries, too; with the others, what lies beside them is not of the model.
+// Prefixes that wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision. The last
+// one begins names of some libraries, too; with the others, tensors beside them do not belong to the model.
 constexpr std::array<std::string_view, 11> kWrapperPrefixes = {"module.",    "_orig_mod.",  "model.",   "net.",
                                                                "network.",   "backbone.",   "teacher.", "student.",
                                                                "ema_model.", "timm_model.", "encoder."};
@@ -46,7 +46,7 @@ void BindAll(Checkpoint* checkpoint) {
   checkpoint->decoder = std::move(bound.decoder);
 }
 
-// As transformers: processor_config.json, which its version 5 writes, goes before a file of older ones that stayed.
+// As in transformers: processor_config.json, which its version 5 writes, has priority over a left-over older file.
 void ReadPreprocessor(const fs::path& folder, ConfigFiles* files) {
   const std::optional<io::Json> processor = ReadOptionalJson(folder / kProcessorFile);
   if (processor && processor->is_object() && processor->contains("image_processor") &&

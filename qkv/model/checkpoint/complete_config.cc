@@ -39,7 +39,7 @@ std::string BaseName(const io::Json& config) {
   return name.substr(0, name.find('.'));
 }
 
-// What the files say goes before what is known of the architecture.
+// The model's files override the registry's defaults.
 void CompleteByArchitecture(const ModelHints& given, ConfigFiles* files) {
   ConfigFiles known = FilesOfArchitecture(given.architecture);
   const io::Json& stored = files->config;
@@ -57,7 +57,7 @@ void CompleteByArchitecture(const ModelHints& given, ConfigFiles* files) {
   if (!files->preprocessor) files->preprocessor = std::move(known.preprocessor);
 }
 
-// Files for tensors of which nothing else is known.
+// Files for tensors without any other information.
 ConfigFiles FilesFromTensors(const io::TensorSet& tensors, const ModelHints& given) {
   Description description = DescribeFromTensors(tensors, given);
   Translation translation = Translate(description, description.config.family);
@@ -97,8 +97,8 @@ io::Json ApplySettings(const io::Json& settings, const FamilyRow& row, io::Json*
   return of_images;
 }
 
-// For tensors without a config.json, which say how many classes there are and for which size of images: a fine-tuned
-// model's may be others than its architecture's.
+// For tensors without a config.json: they give the number of classes and the size of images, which in a fine-tuned
+// model may differ from its architecture's.
 void FitToTensors(const io::TensorSet& tensors, const io::Json& settings, ConfigFiles* files) {
   if (!settings.contains("num_classes")) {
     const io::StoredTensor* head = tensors.Find("head.weight");

@@ -1,4 +1,4 @@
-// Completes the configuration files of a model by what a caller knows.
+// Completes the configuration files of a model by the caller's hints.
 #pragma once
 
 #include "qkv/io/tensor_set.h"
@@ -7,7 +7,7 @@
 
 namespace qkv::model {
 
-/// Adds what the caller gave: an architecture completes config.json, or replaces a missing one; settings, mean, std and
+/// Adds the caller's hints: an architecture completes config.json, or replaces a missing one; settings, mean, std and
 /// crop_pct change it. Without config.json and architecture, names and shapes of the tensors are read. Throws Error if
 /// something that changes every result stays open or contradicts the files, and names the option that settles it.
 ConfigFiles CompleteConfig(ConfigFiles files, const io::TensorSet& tensors, const ModelHints& given);

@@ -55,7 +55,7 @@ fs::path SourceFolder(const fs::path& source) {
   return source.has_parent_path() ? source.parent_path() : ".";
 }
 
-// What makes ids of texts, and says how they are written.
+// Files that make ids of texts, and settings of generation.
 std::vector<fs::path> TokenizerFiles(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {

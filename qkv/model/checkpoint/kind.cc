@@ -17,7 +17,7 @@ ModelKind FindKind(const std::filesystem::path& path) {
   const std::optional<io::Json> config = ReadOptionalJson(ConfigFile(path));
   if (!config || !config->is_object()) return ModelKind::kImages;
   if (DescribesSequenceModel(*config)) {
-    std::error_code ignored;  // a path that leads nowhere is told by whoever opens it
+    std::error_code ignored;  // whoever opens a missing path reports it
     return std::filesystem::is_directory(path, ignored) ? ModelKind::kSequences : ModelKind::kImages;
   }
   const io::Fields fields(*config, kConfigFile);

@@ -138,8 +138,8 @@ class WorkFolder {
     int descriptor_;
   };
 
-  // Removes what a killed writer left: an unfinished model, or of an old one that was replaced, all but the files that
-  // came into it meanwhile.
+  // Removes the leftovers of a killed writer: an unfinished model, or a replaced old one except the files that came
+  // into it meanwhile.
   void RemoveLeft(const fs::path& left) const {
     std::error_code ignored;
     if (fs::exists(left / kUnfinished, ignored)) {

@@ -14,10 +14,10 @@ namespace qkv::model {
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kOpenClipConfigFile = "open_clip_config.json";  // if there is no config.json
 inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
-/// Of transformers 5, for models of images and texts: the content of the former under "image_processor".
+/// Written by transformers 5 for models of images and texts: the content of the former under "image_processor".
 inline constexpr const char* kProcessorFile = "processor_config.json";
 inline constexpr const char* kGenerationFile = "generation_config.json";  // settings of generation
-/// Of sentence-transformers: what makes one vector of a text, and how long it may be.
+/// From sentence-transformers: how tokens become one vector of a text, and its length limit.
 inline constexpr const char* kModulesFile = "modules.json";
 inline constexpr const char* kPromptsFile = "config_sentence_transformers.json";
 /// How long texts are: the first of these that holds anything.

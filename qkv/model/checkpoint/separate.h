@@ -10,7 +10,7 @@
 
 namespace qkv::model {
 
-/// Repeats what groups of heads share for each head. shared: [G, n]; each: [H, n].
+/// Repeats the parts that groups of heads share for each head. shared: [G, n]; each: [H, n].
 template <typename T>
 void RepeatForHeads(View<const T> shared, View<T> each) {
   const int64_t group = each.dim(0) / shared.dim(0);

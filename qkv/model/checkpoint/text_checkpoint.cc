@@ -24,7 +24,7 @@ constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
 
 constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_len_tokens";
 
-// Keys of the files of sentence-transformers that say nothing about a vector.
+// Keys in the files of sentence-transformers that do not affect a vector.
 constexpr io::KnownKey kPoolKeys[] = {{"word_embedding_dimension"}, {"embedding_dimension"}};
 constexpr io::KnownKey kModuleKeys[] = {{"idx"}, {"name"}, {"kwargs", "{}|[]"}};
 constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"}, {"similarity_fn_name"}, {"prompts"}};
@@ -35,7 +35,7 @@ constexpr io::KnownKey kLengthKeys[] = {{"transformer_task", "\"feature-extracti
                                         {"query_length"},
                                         {"document_length"}};
 
-// What these pass on to the libraries that open a model, over what its own files say.
+// Keys that these files pass to the libraries that open a model, overriding its own files.
 constexpr std::string_view kPassedOn[] = {"config_args",    "config_kwargs",    "model_args",      "model_kwargs",
                                           "tokenizer_args", "tokenizer_kwargs", "processor_kwargs"};
 // Where files come from, and how the library computes; the precision of qkv is the caller's.
@@ -78,7 +78,7 @@ void ReadPool(const io::Fields& fields, SentenceEmbedding* sentence) {
   sentence->pool = *found;
 }
 
-// What the modules of sentence-transformers do with the encoder's tokens.
+// Applies the modules of sentence-transformers to the encoder's description.
 void ReadModules(const fs::path& folder, const io::Json& modules, TextDescription* d) {
   const std::string where = (folder / kModulesFile).string();
   Require(modules.is_array(), "{}: expected a list of modules", where);
@@ -108,7 +108,7 @@ void ReadModules(const fs::path& folder, const io::Json& modules, TextDescriptio
   }
 }
 
-// The prompt that goes before each text, unless the caller names another.
+// The prompt before each text, unless the caller names another.
 void ReadPrompt(const io::Fields& fields, TextDescription* d) {
   const std::string name = fields.String("default_prompt_name", "");
   if (!name.empty()) {
@@ -121,7 +121,7 @@ void ReadPrompt(const io::Fields& fields, TextDescription* d) {
     Require(width >= d->encoder->block.width, "{}: \"truncate_dim\" is {}: vectors of fewer numbers are not supported",
             fields.where(), width);
   }
-  // All prompts are there to be asked for by name.
+  // All prompts can be requested by name.
   std::vector<io::Setting> settings = fields.Settle({kPromptKeys});
   std::erase_if(settings, [](const io::Setting& setting) {
     return setting.use == io::Setting::Use::kUnknown && setting.key.starts_with("prompts.");
@@ -129,7 +129,7 @@ void ReadPrompt(const io::Fields& fields, TextDescription* d) {
   io::Append(std::move(settings), &d->settings);
 }
 
-// What sentence-transformers reads beside modules.json.
+// Files that sentence-transformers reads beside modules.json.
 void ReadSentenceFiles(const fs::path& folder, TextDescription* d) {
   if (const std::optional<io::Json> prompts = ReadOptionalJson(folder / kPromptsFile)) {
     ReadPrompt(io::Fields(*prompts, kPromptsFile), d);
@@ -228,7 +228,7 @@ std::vector<std::string> ModuleFiles(const fs::path& folder) {
   std::vector<std::string> files;
   const std::optional<io::Json> modules = ReadOptionalJson(folder / kModulesFile);
   if (!modules) return files;
-  // ReadModules has refused what is no list of modules, or lies outside.
+  // ReadModules has refused malformed lists of modules, and paths outside.
   for (const io::Json& module : *modules) {
     const std::string path = io::Fields(module, kModulesFile).String("path", "");
     const std::string file = (fs::path(path) / kConfigFile).string();

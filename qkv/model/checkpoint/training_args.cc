@@ -108,7 +108,7 @@ ModelHints CompleteByTraining(const fs::path& folder, const io::TensorSet& tenso
   const io::Json args = ReadArgs(folder, tensors);
   const std::string model = ModelName(args);
   TimmArchitecture registered;
-  // Other scripts store an "arch" or a "model" that timm does not know, and arguments of other meaning.
+  // Other scripts store an "arch" or a "model" unknown to timm, and arguments with other meanings.
   if (!FindTimmArchitecture(model, &registered)) return given;
   std::string taken;
   const auto note = [&](const char* key) { taken += fmt::format(", {} {}", key, args[key].dump()); };
@@ -125,7 +125,7 @@ ModelHints CompleteByTraining(const fs::path& folder, const io::TensorSet& tenso
   set("interpolation", "interpolation");
   set("crop_mode", "crop_mode");
   const io::Json more = args.value("model_kwargs", io::Json());
-  // A table of positions says for which size it is, unless the model takes any.
+  // A table of positions determines the size that it is for, unless the model takes any.
   const auto is_dynamic = [](const io::Json& from) {
     return from.is_object() && from.contains("dynamic_img_size") && from["dynamic_img_size"] == true;
   };

@@ -19,7 +19,7 @@
 
 namespace qkv::model {
 
-/// Who named the classes: the model's files; the caller; or nobody, and they are assumed from their number.
+/// Source of the classes' names: the model's files; the caller; or assumed from their number.
 enum class LabelSource { kFiles, kCaller, kAssumed };
 
 struct Description {
@@ -32,15 +32,15 @@ struct Description {
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.
   bool dark_background = false;
-  // Why images cannot be prepared, though the rest is known; empty if they can.
+  // Why images cannot be prepared, though everything else is known; empty if they can.
   std::string unknown_preprocess;
-  std::vector<io::Setting> settings;  // of the model's files: what each did
+  std::vector<io::Setting> settings;  // of the model's files: the effect of each
   // The library's own preprocessing configuration, from which `preprocess` is derived for another input size.
   io::Json preprocess_json = nullptr;
   std::string preprocess_file;  // where it stands
 };
 
-/// What messages call the files of a model.
+/// The names of a model's files in messages.
 struct ConfigNames {
   std::string config = "config.json", preprocessor = "preprocessor_config.json";
 };

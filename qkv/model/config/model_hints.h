@@ -1,4 +1,4 @@
-// What a caller knows about a model whose files lack it.
+// A caller's hints about a model whose files lack them.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ModelHints {
   std::string state_dict;    // which dictionary of a PyTorch file, see io::WeightOptions; empty: not given
   std::string architecture;  // a name of timm's registry, or of families/known_models.h; empty: not given
   // Keys of the family's configuration and their values: timm's model_args, config.json of Hugging Face and
-  // vit-pytorch, and what each calls its preprocessing.
+  // vit-pytorch, and the keys of their preprocessing.
   io::Json settings = io::Json::object();
   std::vector<double> mean, std;  // of pixels between 0 and 1, one value or one per channel; empty: not given
   double crop_pct = 0;            // the part of the resized image that is kept; 0: not given
@@ -24,7 +24,7 @@ struct ModelHints {
   bool configure() const {
     return !architecture.empty() || !settings.empty() || !mean.empty() || !std.empty() || crop_pct > 0;
   }
-  /// True if both of what no tensor tells about pixels are given.
+  /// True if both are given; no tensor tells them.
   bool normalise() const { return !mean.empty() && !std.empty(); }
 };
 

@@ -1,5 +1,5 @@
 // Configuration of a sequence model: token embedding, blocks, and logits for every token; or a part of one, the encoder
-// or the decoder of a pair. It determines tensor shapes and arithmetic, and its form in config.json.
+// or the decoder of an encoder-decoder. It determines tensor shapes and arithmetic, and its form in config.json.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ struct SequenceConfig {
   double rotary_base = nn::RotaryTable::kUsualBase;
   nn::RotaryScaling rotary_scaling = {};
   int64_t position_offset = 0;  // rows of the table before that of the first token (RoBERTa, BART)
-  // Of kRelative: a table row for each distance, and from the middle on for a range of distances up to the greatest.
+  // For kRelative: a table row for each distance, and from the middle on for a range of distances up to the greatest.
   int64_t relative_buckets = 32, relative_distance = 128;
   double embedding_scale = 1;   // factor of the tokens' vectors (Vaswani et al. 2017, §3.4: √D)
   int64_t token_types = 0;      // a vector per type is added to the tokens' (BERT's segments); 0: none

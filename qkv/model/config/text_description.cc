@@ -62,7 +62,7 @@ std::vector<int32_t> BadTokens(const io::Fields& fields) {
   return tokens;
 }
 
-// What generation does at these values only, or what says nothing about the text.
+// Keys that generation supports at these values only, or that do not affect the text.
 constexpr io::KnownKey kGenerationKeys[] = {
     {"transformers_version"},
     {"use_cache"},
@@ -82,7 +82,7 @@ constexpr io::KnownKey kGenerationKeys[] = {
     {"trust_remote_code"},
     {"language"},
     {"task"},
-    // Of drafts by another model, whose texts are those of the model itself.
+    // Drafts by another model; the texts stay the model's own.
     {"is_assistant"},
     {"num_assistant_tokens"},
     {"num_assistant_tokens_schedule"},
@@ -139,7 +139,7 @@ constexpr std::string_view kReadKeys[] = {"forced_bos_token_id",
                                           "top_k",
                                           "repetition_penalty"};
 
-// Of transformers, for draws.
+// The default of transformers when sampling.
 constexpr int64_t kUsualTopK = 50;
 
 }  // namespace

@@ -33,7 +33,7 @@ struct SentenceEmbedding {
   SentencePool pool = SentencePool::kMean;
   bool normalise = false;    // to unit length
   int64_t length = 0;        // greatest number of tokens of a text; 0: that of the model and of its tokenizer
-  std::string prompt;        // goes before each text
+  std::string prompt;        // before each text
   bool pools_prompt = true;  // else its tokens are not among those that become the vector
   bool lower_case = false;   // texts become lower-case before all else
 
@@ -42,7 +42,7 @@ struct SentenceEmbedding {
 
 /// Settings of generation in a model's files: generation_config.json of Hugging Face, or config.json.
 struct GenerationDefaults {
-  std::optional<int32_t> start;                      // first token of a decoder with a source
+  std::optional<int32_t> start;                      // first token of an encoder-decoder's decoder
   std::optional<int32_t> begin;                      // token before a text ("bos"), where the tokenizer adds none
   std::vector<int32_t> ends;                         // any of them ends a text
   std::optional<int32_t> padding;                    // of rows that have ended
@@ -67,7 +67,7 @@ struct GenerationDefaults {
 /// As transformers: where there is a generation_config.json, all but the ids of tokens is taken from it, else from
 /// config.json. generation: null if there is no such file. Throws Error that names a key of a wrong type.
 GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fields* generation);
-/// Keys of config.json about generation: what ReadGenerationDefaults does not do; with a generation_config.json, all.
+/// Keys of config.json about generation that ReadGenerationDefaults does not read; with a generation_config.json, all.
 std::span<const io::KnownKey> GenerationKeys(bool superseded);
 
 struct TextDescription {
@@ -79,7 +79,7 @@ struct TextDescription {
   GenerationDefaults generation;          // of a decoder
   int64_t trained_length = 0;            // tokens of a text in training, if the model itself has no limit; 0: its limit
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
-  std::vector<io::Setting> settings;     // of the model's files: what each did
+  std::vector<io::Setting> settings;     // of the model's files: the effect of each
 };
 
 /// Throws Error if a part is not valid, there is none, or the parts do not fit together.

@@ -20,7 +20,7 @@ enum class Matching {
 /// "softmax", "sigmoid"
 std::string_view Name(Matching matching);
 
-/// What a text goes through before its tokenizer (qkv/text/clean.h).
+/// Cleaning of a text before its tokenizer (qkv/text/clean.h).
 enum class TextCleaning { kNone, kWhitespace, kLower, kCanonical };
 
 /// How texts become ids, where the tokenizer's own files do not say it.

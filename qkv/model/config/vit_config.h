@@ -60,11 +60,11 @@ std::optional<Pool> FindPool(std::string_view name);
 
 /// More classes than any data set has. Labels are stored per class, so a small file must not claim a huge number.
 inline constexpr int64_t kMaxClasses = 1 << 20;
-/// Of the grid of masks, beyond which they would be finer than the pixels of usual patches.
+/// Limit of doublings of the grid of masks, beyond which they would be finer than the pixels of usual patches.
 inline constexpr int64_t kMaxDoublings = 4;
 
-/// How logits of classes become scores: shares of one; each by itself, where an image may be of several classes or
-/// there is only one; or they stay as they are, where they are numbers that the model predicts.
+/// How logits of classes become scores: shares that sum to one; each by itself, if an image may be of several classes
+/// or there is only one; or unchanged, if they are numbers that the model predicts.
 enum class ClassScores { kSoftmax, kSigmoid, kNone };
 
 struct VitConfig {

@@ -11,7 +11,7 @@
 namespace qkv::model {
 namespace {
 
-// Reads what SetOwnKeys writes.
+// Reads the keys that SetOwnKeys writes.
 void ParseOwnKeys(const io::Fields& config, VitConfig* c) {
   const std::string name = config.String("qkv_attention", "separate");
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);

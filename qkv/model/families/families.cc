@@ -13,8 +13,8 @@
 namespace qkv::model {
 namespace {
 
-// The first match applies. vit-pytorch precedes timm: both have the key "architecture". Beit and Eva precede
-// timm's other models, and BEiT, EoMT, CLIP, SigLIP, DINOv3 and YOLOS those that do not look at what is theirs.
+// The first match applies. vit-pytorch precedes timm: both have the key "architecture". Beit and Eva precede timm's
+// other models, and BEiT, EoMT, CLIP, SigLIP, DINOv3 and YOLOS the rows that do not check for their features.
 constexpr const FamilyRow* kFamilies[] = {&kVitPytorch, &kTimmBeit, &kTimmEva,  &kTimmVit,  &kHfBeit,
                                           &kHfCaption,  &kHfEomt,   &kHfDinov3, &kHfYolos,  &kHfVitRelatives,
                                           &kHfClip,     &kHfSiglip, &kHfVit,    &kHfDinov2, &kOpenClip};

@@ -36,7 +36,8 @@ struct FamilyRow {
   std::span<const io::KnownKey> known = {};
   Description (*describe_tensors)(const io::TensorSet& tensors, const ModelHints& given);
 
-  /// What a caller may set: keys of `arguments`, an object in config.json, and keys of the preprocessing configuration.
+  /// Settings that a caller may give: keys of `arguments`, an object in config.json, and keys of the preprocessing
+  /// configuration.
   std::span<const std::string_view> settings, preprocess_settings;
   io::Json& (*arguments)(io::Json& config);
   /// The settings with which the configuration would fit the tensors, as options of the command line: " --set

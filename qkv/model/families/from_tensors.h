@@ -1,4 +1,4 @@
-// What families infer from tensors without a config.json.
+// Inference of settings from tensors without a config.json.
 #pragma once
 
 #include <cstdint>

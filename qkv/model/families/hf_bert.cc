@@ -72,7 +72,7 @@ constexpr io::KnownKey kKnown[] = {
     {"seq_classif_dropout"},  {"output_past"},
 };
 
-// What all of these have.
+// The properties that all of these share.
 SequenceConfig BeginEncoder() {
   SequenceConfig c;
   c.outputs = 0;

@@ -48,7 +48,7 @@ SequenceConfig DescribeDecoder(const io::Fields& decoder, const io::TensorSet& t
   return *description.decoder;
 }
 
-// As transformers reads files without generation_config.json: what the model does not say, its decoder may.
+// As transformers reads files without generation_config.json: the decoder's settings fill gaps in the model's.
 io::Json MergedGeneration(const io::Fields& config) {
   io::Json keys = config.Object("decoder").json();
   for (const auto& [key, value] : config.json().items()) {

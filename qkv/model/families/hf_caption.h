@@ -1,4 +1,4 @@
-// What Hugging Face's models of an image encoder and a decoder have beside these two.
+// Files that Hugging Face's models of an image encoder and a decoder have beside those of the two.
 #pragma once
 
 #include "qkv/io/fields.h"

@@ -34,7 +34,7 @@ inline constexpr std::string_view kHfSettings[] = {"image_size",        "patch_s
                                                    "mlp_ratio",         "pooler_act",         "pooler_output_size",
                                                    "use_swiglu_ffn",    "num_register_tokens"};
 
-/// Keys that any config.json of the library may have, and that say nothing about the answer, or that at one value only.
+/// Keys that any config.json of the library may have, and that do not affect the answer, or not at one value.
 inline constexpr io::KnownKey kHfKnownKeys[] = {
     {"model_type"},
     {"architectures"},
@@ -110,7 +110,7 @@ inline constexpr io::KnownKey kHfKnownKeys[] = {
     {"compression_config", "{}"},
 };
 
-/// Likewise of a config.json of images.
+/// Likewise for a config.json of an image model.
 inline constexpr io::KnownKey kHfImageKeys[] = {
     {"is_encoder_decoder"},  // an encoder of images with a decoder, whose cross-attention is looked at
     {"decoder.is_decoder"},
@@ -195,7 +195,7 @@ inline constexpr io::KnownKey kHfProcessorKeys[] = {
     {"pad_size", "null"},
     {"do_center_crop", "false"},
     {"do_split_image", "false"},
-    // Of labels, which training reads.
+    // Settings of labels, which training reads.
     {"do_reduce_labels"},
     {"reduce_labels"},
     {"do_convert_annotations"},
@@ -227,8 +227,8 @@ struct HfDefaults {
 /// The first of "architectures"; `otherwise` if there is none.
 std::string HfArchitecture(const io::Fields& config, std::string otherwise);
 
-/// True if a decoder's head is its table of tokens: the configuration ties them (`unless_given`: if it does not say)
-/// and the file has no head of other values, as in transformers 5. Such a head is told in `assumptions`. table, head:
+/// True if a decoder's head is its table of tokens: the configuration ties them (`unless_given`: the default) and the
+/// file has no head with other values, as in transformers 5. Such a head is reported in `assumptions`. table, head:
 /// ends of their names.
 bool HfTiesHead(const io::Fields& config, const io::TensorSet& tensors, std::string_view table, std::string_view head,
                 std::vector<std::string>* assumptions, bool unless_given = true);

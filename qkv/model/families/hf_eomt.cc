@@ -1,6 +1,6 @@
 // Hugging Face transformers: EoMT, which finds masks of objects and regions, with DINOv2 (with registers) or DINOv3
 // inside. Queries precede all other tokens there and follow the registers here, which changes no output but the order
-// of tokens. Attention that earlier masks limit, of training, is refused.
+// of tokens. Attention limited by earlier masks, which only training uses, is refused.
 #include <algorithm>
 
 #include "qkv/core/error.h"
@@ -64,7 +64,7 @@ constexpr NameRow kNoKeyBias[] = {
 
 constexpr NameRow kDinov3Patches[] = {{"patch_embed.proj", "embeddings.patch_embeddings"}};
 
-// What only training reads; attn_mask_probs is checked by RequireNoMasking.
+// Tensors that only training reads; attn_mask_probs is checked by RequireNoMasking.
 constexpr std::string_view kProbabilities = "attn_mask_probs";
 constexpr std::string_view kIgnored[] = {"criterion.*", kProbabilities};
 

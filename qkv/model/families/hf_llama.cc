@@ -72,7 +72,7 @@ void ReadRotary(const io::Fields& config, SequenceConfig* c) {
 }
 
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
-// Of the library's classes.
+// Defaults of the library's classes.
 constexpr int64_t kUsualWindow = 4096, kUsualFirstWindow = 28;
 
 // How many of Qwen's layers have a window: the last ones, unless "layer_types" says which.

@@ -1,5 +1,5 @@
-// Hugging Face transformers: Marian (Junczys-Dowmunt et al. 2018), pairs of encoder and decoder that translate, as the
-// OPUS-MT models; `qkv train` writes this layout for pairs of texts (hf_marian.h).
+// Hugging Face transformers: Marian (Junczys-Dowmunt et al. 2018), encoder-decoders that translate, such as the OPUS-MT
+// models; `qkv train` writes this layout for pairs of texts (hf_marian.h).
 #include "qkv/model/families/hf_marian.h"
 
 #include <array>
@@ -19,7 +19,7 @@ using nn::AttentionKind;
 constexpr const char *kKindKey = "qkv_attention", *kCrossKindKey = "qkv_cross_attention",
                      *kRankKey = "qkv_attention_rank", *kNormPlaceKey = "qkv_norm_place";
 
-// "qkv_marian": with what Marian's own layout cannot say, see hf_marian.h.
+// "qkv_marian": with settings that Marian's own layout cannot express, see hf_marian.h.
 constexpr std::string_view kMarian = "marian", kOwnMarian = "qkv_marian";
 constexpr std::string_view kModelTypes[] = {kMarian, kOwnMarian};
 
@@ -94,7 +94,7 @@ bool HasRank(AttentionKind kind) {
   return kind == AttentionKind::kLowRank || kind == AttentionKind::kSymmetric || kind == AttentionKind::kPositional;
 }
 
-// What only qkv's variant of the layout says.
+// Keys that only qkv's variant of the layout has.
 void ReadOwnKeys(const io::Fields& config, SequenceConfig* c) {
   nn::AttentionConfig& a = c->block.attention;
   a.kind = ReadKind(config, kKindKey);

@@ -1,7 +1,7 @@
-// Writes pairs of encoder and decoder in the layout of Hugging Face's Marian. What that layout cannot say (another kind
-// of attention, norms before the layers) stands under keys of qkv, "qkv_attention", "qkv_cross_attention",
-// "qkv_attention_rank" and "qkv_norm_place", with the "model_type" "qkv_marian", so that transformers refuses the model
-// instead of running it with weights that it makes up.
+// Writes encoder-decoders in the layout of Hugging Face's Marian. Settings that the layout cannot express (another kind
+// of attention, norms before the layers) have keys of qkv, "qkv_attention", "qkv_cross_attention", "qkv_attention_rank"
+// and "qkv_norm_place", with the "model_type" "qkv_marian", so that transformers refuses the model instead of running
+// it with weights that it makes up.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace qkv::model {
 
-/// Ids of the tokens that a pair's texts need.
+/// Ids of the tokens that an encoder-decoder's texts need.
 struct TextTokens {
   int32_t start = 0;  // the decoder reads it first
   int32_t end = 0;    // the last of each text
   int32_t padding = 0;
 };
 
-/// Why transformers' Marian cannot run a pair; empty if it can.
+/// Why transformers' Marian cannot run an encoder-decoder; empty if it can.
 std::string HfMarianObstruction(const SequenceConfig& encoder, const SequenceConfig& decoder);
 
-/// config.json. Throws Error if neither Marian's keys nor qkv's can say the pair.
+/// config.json. Throws Error if neither Marian's keys nor qkv's can express the model.
 io::Json HfMarianConfig(const SequenceConfig& encoder, const SequenceConfig& decoder, const TextTokens& tokens);
 
 /// generation_config.json: beam search of 4 beams, as OPUS-MT's.

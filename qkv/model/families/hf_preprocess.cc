@@ -190,7 +190,7 @@ void SetSquares(const io::Fields& fields, const ProcessorDefaults& defaults, Ima
           "{}: \"do_pad\" needs a \"longest_edge\" that equals \"shortest_edge\", got {} and {}", fields.where(),
           longest, shortest);
   if (!pads && !p.squares) return;
-  // The crop is what commands see that do not go through all squares: the one in the middle.
+  // Commands that do not go through all squares use the crop: the middle square.
   p.crop = p.squares ? Preprocess::Crop::kHuggingFace : Preprocess::Crop::kCorner;
   p.crop_height = p.crop_width = shortest;
 }
@@ -313,7 +313,7 @@ void ChangeHfPreprocess(const Description& description, const io::Json& settings
   if (!given.std.empty()) json["image_std"] = PerChannel(given.std, channels, "--std");
   if (!given.mean.empty() || !given.std.empty()) json["do_normalize"] = true;
   if (given.crop_pct > 0) {
-    // Hugging Face has no word for it: the sizes of the resized image and of the crop say it.
+    // Hugging Face has no key for it: the sizes of the resized image and of the crop imply it.
     Preprocess p = PreprocessFromHuggingFace(io::Fields(json, description.preprocess_file), static_cast<int>(channels));
     if (p.crop == Preprocess::Crop::kNone) {
       p.crop = Preprocess::Crop::kHuggingFace;

@@ -1,5 +1,5 @@
-// Hugging Face transformers: T5 (Raffel et al. 2020), T5 1.1 and Flan-T5, pairs of encoder and decoder with relative
-// positions; and the encoder alone.
+// Hugging Face transformers: T5 (Raffel et al. 2020), T5 1.1 and Flan-T5, encoder-decoders with relative positions; and
+// the encoder alone.
 #include <array>
 #include <cmath>
 

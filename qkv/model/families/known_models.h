@@ -1,4 +1,4 @@
-// Published models of which a file, or a hub's config.json, leaves out what only their authors' code or cards say.
+// Published models whose file, or config.json on a hub, omits settings that only their authors' code or cards have.
 #pragma once
 
 #include <optional>

@@ -70,7 +70,7 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // open_clip_config.json
 
-// What is done at one value only, or says nothing about the answer.
+// Keys supported at one value only, or without an effect on the answer.
 constexpr io::KnownKey kKnownKeys[] = {
     {"custom_text"},  // the tensors tell
     {"init_logit_scale"},

@@ -49,7 +49,7 @@ constexpr NameRow kGate[] = {
 constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows},
                                    kGatedTables[] = {kGate, kRows, kAttentionKindRows};
 
-// What only pretraining reads, and the indices into the tables, which older versions stored.
+// Tensors that only pretraining reads, and the indices into the tables, which older versions stored.
 constexpr std::string_view kIgnored[] = {"mask_token", "*.relative_position_index"};
 constexpr Layout kLayout = {kTables, kIgnored, {}}, kGatedLayout = {kGatedTables, kIgnored, {}};
 
@@ -58,7 +58,7 @@ const Layout& LayoutFor(const VitConfig& c) { return c.block.mlp.gate == simd::G
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-// The arguments of Beit that change what is computed.
+// The arguments of Beit that change the computation.
 constexpr std::string_view kSettings[] = {
     "img_size",    "patch_size",  "in_chans",        "num_classes",      "global_pool", "embed_dim",
     "depth",       "num_heads",   "qkv_bias",        "mlp_ratio",        "swiglu_mlp",  "scale_mlp",

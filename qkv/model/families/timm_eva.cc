@@ -71,7 +71,7 @@ constexpr std::span<const NameRow> kTables[] = {kRows, kAttentionKindRows},
                                    kNormedGateTables[] = {kNormedGate, kRows, kAttentionKindRows},
                                    kNoKeyBiasNormedGateTables[] = {kNoKeyBias, kNormedGate, kRows, kAttentionKindRows};
 
-// What older versions stored and computed anew, and what only training reads.
+// Tensors that older versions stored and computed anew, and those that only training reads.
 constexpr std::string_view kIgnored[] = {"rope.pos_embed",     "rope.bands",       "rope.periods",   "rope.t_x",
                                          "rope.t_y",           "mask_token",       "rope.freqs_cos", "rope.freqs_sin",
                                          "*.rope.freqs_cos",   "*.rope.freqs_sin", "*.bias_mask",    "projectors.*",
@@ -89,7 +89,7 @@ const Layout& LayoutFor(const VitConfig& c) {
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-// The arguments of Eva that change what is computed.
+// The arguments of Eva that change the computation.
 constexpr std::string_view kSettings[] = {"img_size",
                                           "patch_size",
                                           "in_chans",

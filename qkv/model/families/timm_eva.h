@@ -1,4 +1,4 @@
-// What timm_vit.cc, timm_eva.cc and timm_beit.cc share: timm has one form of config.json for all its classes.
+// Shared by timm_vit.cc, timm_eva.cc and timm_beit.cc: timm has one form of config.json for all its classes.
 #pragma once
 
 #include <string>
@@ -37,7 +37,7 @@ inline constexpr io::KnownKey kTimmKnownKeys[] = {
     {"paper_name"},
     {"paper_ids"},
     {"notes"},
-    // Of images: those of another resolution, which is asked for by name, and those of training.
+    // Settings of images: of another resolution, which is selected by name, and of training.
     {"input_size"},
     {"test_input_size"},
     {"min_input_size"},
@@ -50,7 +50,7 @@ inline constexpr io::KnownKey kTimmKnownKeys[] = {
     {"std"},
     {"pool_size"},
     {"test_pool_size"},
-    // Of weights that become another model's.
+    // Settings of weights that become another model's.
     {"first_conv"},
     {"classifier"},
     {"label_offset"},
@@ -124,7 +124,7 @@ io::Json TimmSize(int64_t height, int64_t width);
 /// The mlp_ratio with which timm, which multiplies and truncates, gets this hidden width.
 double TimmMlpRatio(int64_t hidden, int64_t width);
 
-/// The row of one of timm's classes, with what is the same for all: how their files say preprocessing and labels.
+/// The row of one of timm's classes, with the parts that all share: preprocessing and labels in their files.
 constexpr FamilyRow TimmRow(FamilyRow own) {
   own.library = Family::kTimm;
   own.describe = [](const io::Fields& config, const std::optional<io::Json>&, const io::TensorSet& tensors) {
@@ -146,7 +146,8 @@ constexpr FamilyRow TimmRow(FamilyRow own) {
   return own;
 }
 
-/// Adds to config.json what timm's classes share: eps if the entry's differs, pretrained_cfg and labels; and notes.
+/// Adds to config.json the keys that timm's classes share: eps if the entry's differs, pretrained_cfg and labels; and
+/// notes.
 void EndTimmTranslation(const Description& description, double entry_eps, Translation* translation);
 
 }  // namespace qkv::model

@@ -54,7 +54,7 @@ constexpr NameRow kFivefoldRows[] = {
 constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows},
                                    kFourfoldTables[] = {kFourfoldRows, kParallelRows, kTimmRows},
                                    kFivefoldTables[] = {kFivefoldRows, kParallelRows, kTimmRows};
-// Of training with masked patches: DINOv2's authors store it.
+// Left from training with masked patches: DINOv2's authors store it.
 constexpr std::string_view kIgnored[] = {"mask_token"};
 constexpr Layout kLayout = {kTables, kIgnored, {}}, kFourfoldLayout = {kFourfoldTables, kIgnored, {}},
                  kFivefoldLayout = {kFivefoldTables, kIgnored, {}};
@@ -67,7 +67,7 @@ const Layout& LayoutFor(const VitConfig& c) {
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-// The arguments of VisionTransformer that change what is computed.
+// The arguments of VisionTransformer that change the computation.
 constexpr std::string_view kSettings[] = {"img_size",
                                           "patch_size",
                                           "in_chans",
@@ -283,7 +283,7 @@ void ParseTimmShape(const io::Fields& args, VitConfig* c) {
 }
 
 void ParseTimmPool(const io::Fields& args, const std::string& otherwise, VitConfig* c) {
-  // "": timm returns all tokens, of which embeddings and maps take what is asked for.
+  // "": timm returns all tokens; embeddings and maps select from them.
   const std::string given = args.String("global_pool", otherwise);
   const std::string name = !given.empty() ? given : c->class_token ? "token" : "avg";
   const std::optional<Pool> pool = FindPool(name);
@@ -420,7 +420,7 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   AddAssumed({{"activation " + args["act_layer"].get<std::string>(), {"act_layer"}},
               {fmt::format("LayerNorm's eps {}", args["norm_eps"].get<double>()), {"norm_eps"}}},
              given, assumptions);
-  // Of CLIP's weights of one shape, OpenAI's have quick_gelu and LAION's gelu.
+  // CLIP models of one shape differ: OpenAI's have quick_gelu and LAION's gelu.
   Require(!has("norm_pre.weight") || given.settings.contains("act_layer"),
           "checkpoint: there is no config.json, and the tensors do not tell which activation the model has; give --set "
           "act_layer=quick_gelu (CLIP by OpenAI) or act_layer=gelu (others), or --architecture");
@@ -459,7 +459,7 @@ Description DescribeTimmTensors(const io::TensorSet& tensors, const ModelHints& 
   return description;
 }
 
-// Arguments that the tensors determine otherwise than the configuration. What is left open has no part in shapes.
+// Arguments that the tensors determine differently from the configuration. Open settings do not affect shapes.
 std::string SettingsThatFit(const VitConfig& c, const io::TensorSet& tensors) {
   ModelHints given{.heads = c.block.attention.heads};
   given.settings["act_layer"] = Name(c.block.mlp.activation);

@@ -61,7 +61,7 @@ const Layout& LayoutFor(const VitConfig& config) { return config.architecture ==
 // ---------------------------------------------------------------------------------------------------------------------
 // config.json
 
-// Of training, and what the tensors tell.
+// Keys of training, and keys that the tensors determine.
 constexpr io::KnownKey kKnownKeys[] = {{"architecture"}, {"dropout"},     {"emb_dropout"}, {"pretrained_cfg"},
                                        {"pool"},         {"num_classes"}, {"label_names"}, {"license"}};
 

@@ -27,7 +27,7 @@ class Binder {
     std::vector<BoundTensor> bound;
     for (TensorSpec& spec : table) {
       const std::vector<Alternative> alternatives = names_of(spec.name);
-      // The first of which a part is there: what it lacks is missing.
+      // The first alternative of which a part is present: what it lacks is missing.
       const auto present = std::ranges::find_if(alternatives, [&](const Alternative& one) {
         return std::ranges::any_of(
             one.parts, [&](const std::string& name) { return name != kZeroPart && tensors_.Find(name) != nullptr; });

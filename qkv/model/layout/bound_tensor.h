@@ -68,7 +68,7 @@ const BoundTensor* FindTensor(const std::vector<BoundTensor>& tensors, std::stri
 template <typename T>
 Tensor<T> Read(const BoundTensor& bound);
 
-/// Throws Error for tensors that are no weights to compute with: of an adapter that was not merged, or quantised.
+/// Throws Error for tensors that are not plain weights: an adapter that was not merged, or quantised ones.
 void RequirePlainWeights(const io::TensorSet& tensors);
 
 }  // namespace qkv::model

@@ -14,9 +14,9 @@ struct ConfigFiles {
   io::Json config;                       // config.json; null if there is none
   std::optional<io::Json> preprocessor;  // preprocessor_config.json of Hugging Face
   ConfigNames names;
-  bool stored = true;                    // false if it is completed, not as the files say
-  std::vector<std::string> assumptions;  // what neither the files nor the caller say, a sentence each
-  // Why images cannot be prepared: neither the files nor the caller say how. Empty if they can.
+  bool stored = true;                    // false if it was completed beyond the files
+  std::vector<std::string> assumptions;  // assumptions beyond the files and the caller's hints, a sentence each
+  // Why images cannot be prepared: neither the files nor the caller determine how. Empty if they can.
   std::string unknown_preprocess;
 };
 

@@ -23,7 +23,7 @@ double Exponentials(double depth, double heads, double tokens) { return depth * 
 double WidestLayer(const nn::BlockConfig& c) {
   const double D = static_cast<double>(c.width);
   const nn::AttentionConfig& a = c.attention;
-  // Queries made of keys, and rotated keys that are values too, are copies.
+  // Queries made from keys, and rotated keys that are values too, are copies.
   const double copies =
       static_cast<double>((nn::QueriesAreKeys(a.kind) + nn::ValuesAreKeys(a.kind)) * a.heads * a.query_width());
   const double attention =
@@ -32,7 +32,7 @@ double WidestLayer(const nn::BlockConfig& c) {
   return std::max(attention, D + static_cast<double>(c.mlp.width)) + (apart ? D : 0);  // a sum or an output beside x
 }
 
-// What the heads of masks hold for one image, see nn::MaskHeadForward.
+// Elements that the heads of masks hold for one image, see nn::MaskHeadForward.
 double MaskElements(const VitConfig& c, int64_t tokens) {
   if (c.mask_classes == 0) return 0;
   const auto D = static_cast<double>(c.block.width), patches = static_cast<double>(tokens - c.prefix());

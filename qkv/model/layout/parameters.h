@@ -34,7 +34,7 @@ template <typename T>
 struct EmbeddingParameters {
   View<T> tokens;           // [V, D], a row per id, or empty
   View<T> types;            // [types, D], a row per token type, or empty
-  View<T> relative;         // [buckets, H], what relative positions add to scores, or empty
+  View<T> relative;         // [buckets, H], added to scores by relative positions, or empty
   View<T> prefix[5];        // class, distillation, register, detection and query tokens, [1, n, D], or empty
   View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
@@ -55,7 +55,7 @@ struct OutputParameters {
   nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
   nn::LinearParameters<T> class_head[3], box_head[3];  // of the detection tokens
-  // Of the query tokens, and of the patches that their masks consist of.
+  // Of the query tokens, and of the patches that make up their masks.
   nn::LinearParameters<T> mask_class, mask_head[3];
   struct Doubling {
     nn::LinearParameters<T> expand;  // a transposed convolution, [D, D, 2, 2], and its bias

@@ -30,7 +30,7 @@ void SinCosSequence(View<T> to, SequencePositions positions = SequencePositions:
 template <typename T>
 Tensor<T> ComputedPositions(const SequenceConfig& config);
 
-/// What relative positions add to the scores of each head, by distance: [H, 2 · length − 1], of distances 1 − length
+/// Biases of relative positions on the scores of each head, by distance: [H, 2 · length − 1], for distances 1 − length
 /// to length − 1, the key's position less the query's. table: [relative_buckets, H].
 template <typename T>
 Tensor<T> RelativeScores(const SequenceConfig& config, View<const T> table);

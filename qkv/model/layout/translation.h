@@ -1,4 +1,4 @@
-// What translating a model's configuration files to another library gives, and what stands against it. Not here: the
+// The result of translating a model's configuration files to another library, and obstacles to it. Not here: the
 // translations, which are the families'.
 #pragma once
 

@@ -40,8 +40,8 @@ class Decoder {
   View<const T> Start(std::span<const std::vector<int32_t>> prompts, Source<T>* source = nullptr);
   /// Adds a token to each sequence and returns their logits, [sequences, outputs]. Throws Error if one has no room.
   View<const T> Next(std::span<const int32_t> tokens);
-  /// Sequence i becomes what sequence rows[i] was, and there are rows.size(): drops those that have ended, reorders and
-  /// repeats those of a beam search. The source is not changed; see Source::Select.
+  /// Sequence i becomes the former sequence rows[i], and there are rows.size(): drops those that have ended, reorders
+  /// and repeats those of a beam search. The source is not changed; see Source::Select.
   void Select(std::span<const int64_t> rows);
 
   const SequenceConfig& config() const { return model_.config(); }  // of the model

@@ -24,7 +24,7 @@ std::vector<int32_t> UniqueTokens(std::vector<int32_t> tokens, int64_t vocabular
   return tokens;
 }
 
-// What may follow: scores of all tokens, changed in place. Of a text's prompt and tokens so far.
+// Restricts the next token: changes the scores of all tokens in place, by a text's prompt and tokens so far.
 class Rules {
  public:
   Rules(const GenerationSettings& settings, int64_t vocabulary)
@@ -63,7 +63,7 @@ class Rules {
       score = score < 0 ? score * penalty : score / penalty;
     }
   }
-  // Forbids what followed the last n − 1 tokens before.
+  // Forbids the tokens that followed the last n − 1 tokens before.
   void ForbidRepeated(std::span<const int32_t> text, std::span<float> scores) const {
     const auto n = static_cast<size_t>(s_.no_repeat_ngram);
     if (text.size() < n) return;
@@ -225,7 +225,7 @@ class Search {
   Generated Result() const { return finished_.empty() ? Generated{} : finished_.front(); }
 
  private:
-  // As many as beams, the best first: of all, which become texts if they end, and of those that go on.
+  // As many as beams, the best first: of all candidates, which become texts if they end, and of those that continue.
   struct Candidates {
     std::vector<Candidate> best, going;
   };
@@ -251,7 +251,7 @@ class Search {
     constexpr size_t kBlock = 128;
     for (size_t begin = 0; begin < tokens.size(); begin += kBlock) {
       const size_t end = std::min(begin + kBlock, tokens.size());
-      // What goes on is no better than the best of all. Later tokens of equal scores are not better.
+      // Continuing candidates are no better than the best of all, and later tokens of equal scores are not better.
       if (std::ssize(found->going) == s_.beams &&
           !(score + simd::RowMax(&tokens[begin], static_cast<int64_t>(end - begin)) > found->going.front().score)) {
         continue;

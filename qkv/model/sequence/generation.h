@@ -1,5 +1,5 @@
-// Texts by a decoder: greedy, sampled, or by beam search, several at a time, with what restricts them, as the
-// `generate` of Hugging Face transformers gives them. Not here: one pass (decoder.h) and drawing a token (sampling.h).
+// Texts by a decoder: greedy, sampled, or by beam search, several at a time, with restrictions, as the `generate` of
+// Hugging Face transformers gives them. Not here: one pass (decoder.h) and sampling a token (sampling.h).
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct GenerationSettings {
   std::vector<uint64_t> seeds;    // of each text's sampling; empty: sampling.seed + i
   bool renormalise = false;       // log-probabilities of beams are normalised again after all rules
   SamplingSettings sampling = {.temperature = 0};  // of one beam; the i-th text has the seed + i
-  nn::CrossWeights cross = {};  // what replaces cross-attention's softmax, for those that read a source
-  int64_t beams = 1;            // above 1: beam search, without sampling
-  double length_penalty = 1;    // scores of beams are divided by the number of tokens to this power
+  nn::CrossWeights cross = {};                     // what replaces cross-attention's softmax
+  int64_t beams = 1;                               // above 1: beam search, without sampling
+  double length_penalty = 1;                       // scores of beams are divided by the number of tokens to this power
   bool early_stopping = false;  // a search ends with as many texts as beams, whatever better ones might follow
 
   /// Throws Error if a number is out of range, or there are beams and sampling.
@@ -37,8 +37,8 @@ struct GenerationSettings {
   bool operator==(const GenerationSettings&) const = default;
 };
 
-/// The settings of a model's files. prompt: number of tokens of a decoder before the text, which the files' lengths
-/// include: 1 for one that reads a source.
+/// The settings in a model's files. prompt: number of tokens of a decoder before the text, which the files' lengths
+/// include: 1 for an encoder-decoder.
 GenerationSettings SettingsOf(const GenerationDefaults& defaults, int64_t prompt);
 
 /// A text that a decoder wrote.
@@ -52,9 +52,9 @@ struct Generated {
 /// the end only.
 using OnToken = std::function<bool(size_t text, int32_t token)>;
 
-/// A text for each prompt, none of which depends on the others. decoder: for prompts × beams sequences at least.
+/// A text for each prompt, none of which depends on the others. decoder: for at least prompts × beams sequences.
 /// source: what cross-attention reads, an entry for each prompt; entries of texts that have ended are dropped from it.
-/// A text also ends where the decoder has no room. `stop` is asked before each pass of the decoder; once true, texts
+/// A text also ends where the decoder has no room. `stop` is checked before each pass of the decoder; once true, texts
 /// stay as they are, and those of a search that has not ended are empty. Throws Error as Decoder::Start, and if logits
 /// are not finite.
 std::vector<Generated> Generate(Decoder<float>& decoder, std::span<const std::vector<int32_t>> prompts,

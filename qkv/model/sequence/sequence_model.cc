@@ -345,7 +345,7 @@ void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<
                          .requests = &outputs});
   const View<const T> rows = x.reshape({B * N, D});
   if (!outputs.logits.empty()) OutputForward(rows, arena, outputs.logits.reshape({B * N, config_.outputs}));
-  // From here on x is what follows the final norm.
+  // From here on x is the output of the final norm.
   if (config_.final_norm) nn::NormForward<T>(rows, norm_, x.reshape(rows.shape()));
   if (!outputs.tokens.empty()) std::copy_n(rows.data(), rows.size(), outputs.tokens.data());
   if (outputs.pooled.empty()) return;

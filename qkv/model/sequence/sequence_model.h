@@ -28,13 +28,13 @@ template <typename T>
 struct Source {
   std::vector<nn::KeyValueCache<T>> blocks;  // a cache per block
   int64_t entries = 0;                       // those in use are the first
-  nn::CrossWeights weights = {};             // what takes the place of cross-attention's softmax, in an experiment
+  nn::CrossWeights weights = {};             // replaces cross-attention's softmax, in an experiment
 
-  /// Entry i becomes what entry rows[i] was, and there are rows.size().
+  /// Entry i becomes the former entry rows[i], and there are rows.size().
   void Select(std::span<const int64_t> rows);
 };
 
-/// What a pass reads beside the tokens.
+/// Inputs of a pass beside the tokens.
 template <typename T>
 struct SequenceInputs {
   View<const int32_t> types = {};  // [B, N], the type of each token; empty: all 0
@@ -50,14 +50,14 @@ struct SequenceOutputs {
   View<T> pooled = {};                                               // [B, pooler_width], dense
   std::vector<typename Outputs<T>::Attention> attention = {};        // weights of blocks, [B, H, rows, N]
   std::vector<typename Outputs<T>::Attention> cross_attention = {};  // likewise over the source, [B, H, rows, N_source]
-  std::vector<typename Outputs<T>::Hidden> hidden = {};              // what blocks read, [B, N, D], dense
+  std::vector<typename Outputs<T>::Hidden> hidden = {};              // inputs of blocks, [B, N, D], dense
 };
 
 /// An encoder or decoder of tokens: one that `qkv train` produces from a task or a text, or a part of a TextModel.
 template <typename T>
 class SequenceModel {
  public:
-  /// Of `options` only precision and foldings apply. Throws Error if a tensor contains NaN or infinity.
+  /// Uses only precision and foldings from `options`. Throws Error if a tensor contains NaN or infinity.
   SequenceModel(const SequenceConfig& config, const std::vector<BoundTensor>& tensors,
                 const BuildOptions& options = {});
   /// Loads the folder of a training run. Throws Error as SequenceCheckpoint::Open and the constructor.
@@ -120,14 +120,14 @@ class SequenceModel {
   View<T> Run(View<const int32_t> tokens, Arena& arena, const RunOptions& options = {}) const;
   /// Writes the embedded tokens to x, [B, N, D].
   void Embedding(View<const int32_t> tokens, const RunOptions& options, View<T> x) const;
-  /// What is added to the scores of N queries from position `first` on and all keys until then, [1, H, N, first + N];
-  /// or empty.
+  /// Biases on the scores of N queries from position `first` on and all keys until then, [1, H, N, first + N]; or
+  /// empty.
   View<const T> RelativeBias(int64_t first, int64_t N) const;
   /// Throws Error unless tokens are [B, N], dense, of 1 to length tokens.
   void RequireShape(View<const int32_t> tokens) const;
   /// How a block's attention is built.
   AttentionBuild BlockBuild(int64_t block) const;
-  /// What follows from the configuration and the layers: computed positions, rotations, positions of all blocks.
+  /// Derives computed positions, rotations and positions of all blocks from the configuration and the layers.
   void ComputePositions();
   static double PositionBytes(const SequenceConfig& config);  // of these
   /// Visits every part of `model` with `archive`: one list for storing and restoring. prefix: of their names.

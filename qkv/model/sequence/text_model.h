@@ -17,7 +17,7 @@
 
 namespace qkv::model {
 
-/// What a pass of a TextModel reads. Empty views are defaults.
+/// Inputs of a pass of a TextModel. Empty views are defaults.
 struct TextInputs {
   View<const int32_t> ids = {};             // [B, N], of the encoder, or of a decoder alone
   View<const bool> mask = {};               // [B, N], false for padding; empty: all are read
@@ -28,15 +28,15 @@ struct TextInputs {
 
 /// Requested outputs of a pass. Empty views are not computed.
 struct TextOutputs {
-  View<float> encoder_tokens = {};  // [B, N, D], last hidden states of the encoder of a pair
+  View<float> encoder_tokens = {};  // [B, N, D], last hidden states of an encoder-decoder's encoder
   View<float> tokens = {};          // [B, N or T, D], those of the decoder, or of an encoder alone
   View<float> pooled = {};          // [B, pooler_width], of an encoder with a pooler
   View<float> logits = {};          // [B, N or T, outputs], of a decoder
-  std::vector<Outputs<float>::Attention> encoder_attention = {};  // of the encoder of a pair
+  std::vector<Outputs<float>::Attention> encoder_attention = {};  // of an encoder-decoder's encoder
   std::vector<Outputs<float>::Attention> attention = {};          // of the decoder, or of an encoder alone
   std::vector<Outputs<float>::Attention> cross_attention = {};    // of the decoder over the encoder's tokens
-  std::vector<Outputs<float>::Hidden> encoder_hidden = {};  // what blocks read, [B, N, D], of the encoder of a pair
-  std::vector<Outputs<float>::Hidden> hidden = {};          // likewise of the decoder, or of an encoder alone
+  std::vector<Outputs<float>::Hidden> encoder_hidden = {};        // inputs of its encoder's blocks, [B, N, D]
+  std::vector<Outputs<float>::Hidden> hidden = {};                // likewise of the decoder, or of an encoder alone
 };
 
 /// Scratch memory of one caller of TextModel, not shared between threads.
@@ -44,7 +44,7 @@ struct TextWorkspace {
   Arena arena;              // of activations
   Tensor<float> tokens;     // of the encoder
   Tensor<int64_t> lengths;  // [B], of the encoder's tokens
-  Source<float> source;     // what the decoder reads of the encoder
+  Source<float> source;     // the decoder's view of the encoder's tokens
 };
 
 /// Const members may be called from several threads.
@@ -75,7 +75,7 @@ class TextModel {
 
   /// Greatest number of ids of a text that the model reads.
   int64_t text_length() const;
-  /// Of a text's vector. Throws Error if the model does not embed texts: it has a decoder.
+  /// Width of a text's vector. Throws Error if the model does not embed texts: it has a decoder.
   int64_t width() const;
 
   /// One vector a text, as description().sentence says: [texts, width]. ids: of each text, 1 to text_length(). Texts of

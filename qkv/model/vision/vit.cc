@@ -31,7 +31,7 @@ int64_t LastRow(std::span<const nn::WeightsRequest<T>> requests, int64_t tokens)
   return std::min(rows, tokens);
 }
 
-// Whether an output is made of the last block's tokens.
+// True if an output comes from the last block's tokens.
 template <typename T>
 bool ReadsLast(const Outputs<T>& outputs) {
   return !outputs.logits.empty() || !outputs.pooled.empty() || !outputs.tokens.empty() ||

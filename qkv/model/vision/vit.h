@@ -32,7 +32,7 @@ struct Workspace {
   std::vector<nn::RotaryTable> rotary;          // of another grid than the trained one
   std::vector<nn::RotaryTable> waiting_rotary;  // likewise, for blocks in which query tokens wait
 
-  /// What the arena and the tensors take.
+  /// Bytes of the arena and the tensors.
   int64_t bytes() const {
     const int64_t elements = positions.size() + block_positions.size() + relative_biases.size() + places.size();
     return static_cast<int64_t>(arena.peak_bytes()) + elements * static_cast<int64_t>(sizeof(T));
@@ -82,7 +82,7 @@ class Vit {
   View<T> Embed(View<const T> pixels, Workspace<T>& workspace) const;
   WaitingQueries waiting() const { return {config_.query_begin(), config_.query_tokens}; }
   View<const T> queries() const { return prefix_.view().slice(0, config_.query_begin(), config_.prefix()); }
-  /// Computes what depends on the grid into the workspace, unless the model holds it for this grid.
+  /// Computes the data that depend on the grid into the workspace, unless the model holds them for this grid.
   void PrepareGrid(int64_t grid_height, int64_t grid_width, Workspace<T>& workspace) const;
   void FillPlaces(int64_t grid_height, int64_t grid_width, Tensor<T>* places) const;
   View<const T> BlockPlaces(int64_t block, const Workspace<T>& workspace) const;
@@ -133,7 +133,8 @@ class Vit {
   Tensor<T> block_positions_;     // [depth − 1, N, D], or empty
   Tensor<T> relative_biases_;     // tables of all blocks or of one, [tables, H, R], see relative_bias.h; or empty
   Tensor<T> rotary_frequencies_;  // of PatchRotary::kMixed, [2, depth, H, E / 2], or empty
-  // Of the trained grid, see MakeRotaryTables; or null. For blocks in which query tokens wait: without these.
+  // Tables of the trained grid, see MakeRotaryTables; or null. waiting_: for blocks in which query tokens wait, without
+  // them.
   std::shared_ptr<const std::vector<nn::RotaryTable>> rotary_, waiting_rotary_;
   nn::PatchEmbed<T> patch_embed_;
   nn::Norm<T> norm_pre_;

@@ -26,9 +26,10 @@ void InsertQueries(View<const T> x, View<const T> queries, int64_t begin, View<T
 template <typename T>
 View<T> WithoutQueries(View<const T> tokens, const WaitingQueries& waiting, Arena& arena);
 
-/// Requests for the attention weights of a block in which the queries wait, from requests for all tokens: the former
-/// are for the other tokens alone, and write or visit what the latter ask for, in the order of rows. Rows of waiting
-/// tokens are complete when this returns if no other row is requested. `requests` must outlive the result.
+/// Requests for the attention weights of a block in which the queries wait, from requests for all tokens: the new
+/// requests are for the other tokens alone, and write or visit what the original ones ask for, in the order of rows.
+/// Rows of waiting tokens are complete when this returns if no other row is requested. `requests` must outlive the
+/// result.
 template <typename T>
 std::vector<nn::WeightsRequest<T>> RequestsWithoutQueries(std::span<const nn::WeightsRequest<T>> requests, int64_t B,
                                                           int64_t heads, const WaitingQueries& waiting, int64_t tokens);
