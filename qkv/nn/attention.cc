@@ -373,7 +373,7 @@ void CheckContext(const Input<T>& x_query, const Input<T>& x, const AttentionLay
           "attention: cached sequences of unequal lengths allow no positional scores, bias, mask or key lengths");
 }
 
-// Of the keys in a cache; nothing if they are positional or equal to the values.
+// The shape of the keys in a cache; empty if they are positional or equal to the values.
 template <typename T>
 Shape KeyShape(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary) {
   if (layer.kind == AttentionKind::kMerged) return {B, 1, capacity, D};

@@ -112,8 +112,8 @@ struct AttentionContext {
   // search.
   CachedRows<T> source = {};
   std::span<const WeightsRequest<T>> source_requests = {};
-  // Cross-attention in an experiment: what takes the place of its softmax, or null; the number of the layer's block, by
-  // which that names heads; and the position of each token of x in its sequence, [B, N].
+  // Cross-attention in an experiment: what replaces its softmax, or null; the number of the layer's block, which the
+  // rule uses to name heads; and the position of each token of x in its sequence, [B, N].
   const CrossWeights* cross_weights = nullptr;
   int64_t block = 0;
   View<const int64_t> positions = {};
@@ -138,8 +138,9 @@ void CrossAttentionFill(const Input<T>& source, View<const int64_t> lengths, con
                         KeyValueCache<T>& cache, Arena& arena);
 
 /// out = residual + scale · projection(attention(x, tokens of `source`)), with queries from x, [B, N_q, D]. Decoding
-/// calls CrossAttentionFill once and this function for each token. Of `context`, only requests, bias, mask and what
-/// replaces the softmax are used. Requested weights are those in use; with replaced ones, all are in memory at a time.
+/// calls CrossAttentionFill once and this function for each token. From `context`, only requests, bias, mask and the
+/// replacement of the softmax are used. Requested weights are those in use; with replaced ones, all are in memory at a
+/// time.
 template <typename T>
 void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const AttentionLayer<T>& layer,
                            const Tensor<T>* scale, View<const T> residual, View<T> out, Arena& arena,

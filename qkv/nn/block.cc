@@ -10,7 +10,7 @@ void NormInPlace(View<T> x, const Norm<T>& norm) {
   ForEachMatrix([&](View<T> rows) { NormForward<T>(rows, norm, rows); }, x);
 }
 
-// What a layer reads: norm x, or x where the norm follows the layer.
+// The input of a layer: norm x, or x if the norm follows the layer.
 template <typename T>
 Input<T> LayerInput(View<const T> x, NormPlace place, const Norm<T>& norm, Arena& arena) {
   return NormsInputs(place) ? Normalised<T>(x, norm, arena) : Input<T>(x);

@@ -14,7 +14,7 @@ constexpr double kLeastTemperature = 1e-6, kMostTemperature = 1e6, kGreatestSlop
 // Squares of bandwidths, and of distances divided by these, stay within a double.
 constexpr double kNarrowest = 1e-100, kWidest = 1e100;
 
-// A row of n weights, where the source ends after `length` of them. Of equal ones the first.
+// A row of n weights, whose source ends after `length` of them. Ties go to the first.
 template <typename T>
 void HardRow(T* row, int64_t length, int64_t n) {
   const int64_t greatest = std::max_element(row, row + length) - row;

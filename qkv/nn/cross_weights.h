@@ -1,5 +1,5 @@
-// Weights of cross-attention that take the place of its softmax, to see what a trained decoder needs of it: a softmax
-// of another temperature, a hard look-up, a mean of the source, and Gaussian smoothing along the diagonal.
+// Weights of cross-attention that replace its softmax, to see what a trained decoder needs of it: a softmax of another
+// temperature, a hard look-up, a mean of the source, and Gaussian smoothing along the diagonal.
 #pragma once
 
 #include <cstdint>

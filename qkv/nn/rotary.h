@@ -98,7 +98,7 @@ class RotaryTable {
   int64_t heads() const { return exact_.dim(0); }  // 1: all heads rotate alike
   int64_t length() const { return exact_.dim(1); }
   int64_t width() const { return exact_.dim(3); }
-  /// Of a head, [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.
+  /// The table of a head, [length, 2, E]: for each token the cosines, then the sines, as simd::RotatePairs reads them.
   template <typename T>
   View<const T> table(int64_t head = 0) const;
 

@@ -1,4 +1,4 @@
-// Attention weights that a caller wants to see, beside the fused call.
+// Attention weights that a caller requests, beside the fused call.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ template <typename T>
 void WeightsOfHeads(View<const T> query, View<const T> key, const attention::Options<T>& options, int64_t begin,
                     int64_t end, int64_t row_begin, int64_t row_end, View<T> out);
 
-/// Computes the requested weights. Throws Error for heads that there are not.
+/// Computes the requested weights. Throws Error for heads that do not exist.
 template <typename T>
 void WriteRequest(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
                   const attention::Options<T>& options, Arena& arena);
 
-/// Copies the requested weights from all, [B, H, N_q, N_k]. Throws Error for heads or rows that there are not.
+/// Copies the requested weights from all, [B, H, N_q, N_k]. Throws Error for heads or rows that do not exist.
 template <typename T>
 void CopyRequest(const WeightsRequest<T>& request, View<const T> weights, Arena& arena);
 

@@ -26,7 +26,7 @@ struct AttentionParameters {
   View<T> bandwidth;                       // h of each head, [H]; values below kLeastBandwidth count as kLeastBandwidth
   View<T> query_places, key_places;        // [H, N, r] each
   View<T> score_bias;                      // added to the scores, [B|1, H|1, rows|1, N], or empty
-  View<T> bias_table;                      // of inference only, [bias_rows, H], or empty
+  View<T> bias_table;                      // for inference only, [bias_rows, H], or empty
   View<T> sinks;                           // [H], or empty
   NormParameters<T> query_norm, key_norm;  // over each head's r, or empty
   NormParameters<T> output_norm;           // over the joined heads, before the projection, or empty
@@ -52,7 +52,7 @@ struct AttentionSettings {
   // Takes the place of softmax attention in an experiment, or null. Float only, without masks, dropout, biases of the
   // scores, sinks and windows; all tokens are queries.
   OpenAttention* open = nullptr;
-  int64_t block = 0;  // number of the layer's block, which `open` is told
+  int64_t block = 0;  // number of the layer's block, passed to `open`
 };
 
 /// Outputs of the linear layers, or their gradients, as matrices. `all` is the output of one product; some of the other

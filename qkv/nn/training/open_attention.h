@@ -1,5 +1,5 @@
-// What may take the place of softmax attention in a forward and backward pass: experiments that look into heads and
-// change their scores. Not here: the experiments (explore/open_pass.h).
+// Replacements of softmax attention in a forward and backward pass: experiments that look into heads and change their
+// scores. Not here: the experiments (explore/open_pass.h).
 #pragma once
 
 #include <cstdint>
