@@ -23,8 +23,8 @@ struct NetworkOptions {
   int64_t first_image = 0;  // index within the step of the batch's first image
   bool checkpointing = false;  // keep only each block's input, and recompute the rest in the backward pass
   bool bf16 = false;           // matrix products of the blocks may round their factors to bfloat16, see simd::MatMul
-  // Experiments: all tokens of the last block are computed, also those that the head does not read; and what takes the
-  // place of softmax attention, or null (nn::AttentionSettings::open).
+  // Experiments: all tokens of the last block are computed, also those that the head does not read; and a replacement
+  // of softmax attention, or null (nn::AttentionSettings::open).
   bool all_rows = false;
   nn::OpenAttention* open = nullptr;
 };
@@ -50,7 +50,7 @@ struct BlocksCache {
 };
 
 /// Computes cache.output() from cache.input(). `all`: MakeBlockSettings, plus any other setting that all blocks share.
-/// source: [B, N_s, D_s], dense, what cross-attention reads; it must live until the backward pass.
+/// source: [B, N_s, D_s], dense, which cross-attention reads; it must live until the backward pass.
 template <typename T>
 void BlocksForward(const NetworkParameters& parameters, View<const T> weights, const nn::BlockSettings& all,
                    const NetworkOptions& options, BlocksCache<T>& cache, Arena& arena, View<const T> source = {});

@@ -19,7 +19,7 @@ using model::Role;
 using model::VitConfig;
 using nn::AttentionKind;
 
-// What the initial values depend on.
+// The shapes that the initial values depend on.
 struct Shapes {
   nn::BlockConfig block;
   int64_t depth;

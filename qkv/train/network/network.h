@@ -26,8 +26,8 @@ class Network {
    public:
     /// Peak memory in bytes.
     size_t peak_bytes() const { return arena_.peak_bytes(); }
-    /// Of the last forward pass, in memory that the next one takes: the tokens entering block `block`, [B, N, D]; of
-    /// `depth` what the last one gave, [B, rows, D].
+    /// Results of the last forward pass, in memory that the next one overwrites: the tokens entering block `block`, [B,
+    /// N, D]; for `depth` the output of the last block, [B, rows, D].
     View<const T> Hidden(int64_t block) const { return blocks_.inputs[static_cast<size_t>(block)]; }
     /// Likewise the tokens that the head reads, after the final norm if there is one: [B, rows, D].
     View<const T> Tokens() const { return tail_.tokens; }
@@ -69,9 +69,8 @@ class Network {
 
   /// Accumulates the gradient of the loss into gradients [P]. dlogits is the gradient with respect to the logits of
   /// this workspace's last Forward; its weights and pixels must still be unchanged in memory. Calls `finished` with
-  /// ranges of `gradients` that are final, from the last to the first. Empty gradients compute those of the blocks'
-  /// activations alone, which open attention is told. Throws Error if shapes do not fit, or without a preceding
-  /// Forward.
+  /// ranges of `gradients` that are final, from the last to the first. With empty gradients, computes only those of the
+  /// blocks' activations, for open attention. Throws Error if shapes do not fit, or without a preceding Forward.
   void Backward(View<const T> weights, View<const T> dlogits, Workspace& workspace, View<T> gradients,
                 const std::function<void(int64_t begin, int64_t end)>& finished = {}) const;
 

@@ -1,6 +1,6 @@
-// An encoder and a decoder that reads its tokens, in training: forward and backward passes over one flat buffer of
-// weights. One table of token vectors serves the encoder, the decoder and the head. Not here: the loss, and the split
-// of a batch over chunks and threads.
+// An encoder-decoder in training: forward and backward passes over one flat buffer of weights. One table of token
+// vectors serves the encoder, the decoder and the head. Not here: the loss, and the split of a batch over chunks and
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PairConfig {
   bool operator==(const PairConfig&) const = default;
 };
 
-/// Throws Error if a part is not valid, the parts do not fit together, or training lacks what one asks for: both have
-/// one vocabulary, computed positions or none, and the decoder's head has the tokens' vectors.
+/// Throws Error if a part is not valid, the parts do not fit together, or training does not support them: both have one
+/// vocabulary, computed positions or none, and the decoder's head has the tokens' vectors.
 void Validate(const PairConfig& config);
 
 /// A batch of padded texts. Tokens after a text's length are read by nothing that counts; they must be in the
@@ -61,7 +61,7 @@ class PairNetwork {
    private:
     friend class PairNetwork;
 
-    // Of the encoder or the decoder.
+    // Memory of the encoder or the decoder.
     struct Part {
       BlocksCache<T> blocks;
       View<T> normed, moments;  // [B·N, D], [B·N, 2]: output of the final norm, or of the blocks

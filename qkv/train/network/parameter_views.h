@@ -19,7 +19,7 @@ class NetworkParameters {
   /// Throws Error if the configuration is inconsistent.
   explicit NetworkParameters(const model::VitConfig& config);
   explicit NetworkParameters(const model::SequenceConfig& config);
-  /// Of a part without an embedding of its own: Embedding must not be called, and part 0 has no elements.
+  /// Views of a part without an embedding of its own: Embedding must not be called, and part 0 has no elements.
   static NetworkParameters WithoutEmbedding(const model::SequenceConfig& config);
 
   const ParameterLayout& layout() const { return layout_; }

@@ -146,12 +146,12 @@ std::string Joined(const Key& key, const std::vector<std::string>& elements) {
   return fmt::format("{}", fmt::join(elements, std::holds_alternative<Extents TrainConfig::*>(key.member) ? "x" : ","));
 }
 
-// What Marian's layout leaves no choice of, so that pairs have no key of it.
+// Keys that pairs do not have, since Marian's layout fixes them.
 constexpr std::string_view kFixedOfPairs[] = {"init",        "mlp",        "qkv-bias",    "qk-norm",
                                               "layer-scale", "positions",  "rotary-base", "causal",
                                               "norm",        "head-width", "key-heads",   "window"};
 
-// What a preset is for.
+// The kind of data that a preset is for.
 std::string_view DataOf(std::string_view preset) {
   return IsForPairs(preset) ? "pairs" : IsForSequences(preset) ? "sequences" : "images";
 }

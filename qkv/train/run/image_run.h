@@ -31,7 +31,7 @@ Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& fo
 Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);
 
-/// The same for a pair of encoder and decoder, on pairs of texts. The folder holds it in the layout of Marian
+/// The same for an encoder-decoder, on pairs of texts. The folder holds it in the layout of Marian
 /// (model/families/hf_marian.h), with its tokenizer.
 Outcome Train(const TrainConfig& config, const PairData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes = nullptr);

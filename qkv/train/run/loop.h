@@ -21,7 +21,7 @@
 
 namespace qkv::train {
 
-/// What the first step of this process begins with.
+/// Facts about the start of this process's first step.
 struct StartReport {
   int64_t parameters = 0;
   int64_t step = 0, steps = 0;  // taken before, of a resumed run, and total; total 0: minutes decide

@@ -1,5 +1,5 @@
-// The pair of encoder and decoder that a run on pairs of texts trains: its data, its configuration, and the way between
-// the flat buffer of weights and a model's files.
+// The encoder-decoder that a run on pairs of texts trains: its data, its configuration, and the conversion between the
+// flat buffer of weights and a model's files.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,8 @@ PairData PairsForTraining(const std::filesystem::path& file, const TrainConfig& 
 /// A pair of the configured shape. Throws Error if the shape is invalid.
 PairConfig NewPair(const TrainConfig& config, const PairData& data);
 
-/// That of a checkpoint, which may have a bias of the logits. Throws Error if it is no pair, or cannot be trained.
+/// The configuration of a checkpoint, which may have a bias of the logits. Throws Error if it is no encoder-decoder, or
+/// cannot be trained.
 PairConfig PairOfCheckpoint(const model::TextCheckpoint& checkpoint);
 /// The tokens that its files name. Throws Error if they do not.
 model::TextTokens TokensOfCheckpoint(const model::TextCheckpoint& checkpoint);

@@ -1,4 +1,4 @@
-// The learner of pairs of encoder and decoder.
+// The learner of encoder-decoders.
 #include <algorithm>
 #include <optional>
 
@@ -26,7 +26,7 @@ class PairLearner : public Learner {
     } else if (!config.model.empty()) {
       source_ = model::TextCheckpoint::Open(config.model);
       PairConfig pair = PairOfCheckpoint(*source_);
-      // Its positions are computed, so there are as many as are asked for.
+      // Positions are computed, so there can be as many as requested.
       for (model::SequenceConfig* part : {&pair.encoder, &pair.decoder}) {
         part->length = std::max(part->length, config.length);
       }
@@ -120,7 +120,7 @@ class PairLearner : public Learner {
     Require(c.vocabulary >= ids, "train: a model of {} tokens cannot take the {} of the tokenizer", c.vocabulary, ids);
   }
 
-  // Of the first lines, each by its most probable tokens, at most twice as long as the longest target.
+  // BLEU on the first lines, each by its most probable tokens, at most twice as long as the longest target.
   double Bleu(const model::TextModel& model) const {
     const PairTexts& texts = data_.validation_texts;
     std::vector<std::string> sources, targets;

@@ -5,7 +5,7 @@
 
 namespace qkv::train {
 
-/// What a run takes, in seconds.
+/// Time that a run takes, in seconds.
 struct Pace {
   double step = 0;
   double evaluation = 0;

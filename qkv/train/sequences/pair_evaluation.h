@@ -1,4 +1,4 @@
-// Loss, accuracy and translations of a pair of encoder and decoder.
+// Loss, accuracy and translations of an encoder-decoder.
 #pragma once
 
 #include <cmath>

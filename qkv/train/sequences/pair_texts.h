@@ -17,8 +17,8 @@ struct PairTexts {
   int64_t size() const { return std::ssize(sources); }
 };
 
-/// True for a .tsv whose first line has one tab, and is not of a table of images: no header of one, no name of an image
-/// in front.
+/// True for a .tsv whose first line has one tab and is not from a table of images: no header of one, and not beginning
+/// with an image's name.
 bool IsPairs(const std::filesystem::path& path);
 
 /// Reads "SOURCE<tab>TARGET" lines, of a file or of its text; where: its name. Throws Error that names the line for

@@ -1,5 +1,5 @@
-// Training data of pairs of encoder and decoder: tokens of a source and a target text a line, and batches of texts of
-// similar lengths.
+// Training data of encoder-decoders: tokens of a source and a target text a line, and batches of texts of similar
+// lengths.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class TokenTexts {
 /// Tokens of both sides; each text ends with the end token.
 struct PairSet {
   TokenTexts source, target;
-  std::vector<int64_t> lines;  // of the texts, which these are
+  std::vector<int64_t> lines;  // the lines of the texts that these are
   int64_t left_out = 0;        // lines that were too long
 
   int64_t size() const { return source.size(); }
