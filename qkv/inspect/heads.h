@@ -1,13 +1,13 @@
 // Measures attention heads from their weights alone. Not here: their behaviour on tokens (heads_tokens.h).
 //
-// A head has two circuits (algebra/spectrum.h): QK, M = W_Qᵀ W_K, decides what attends to what; OV, W_O W_V, decides
-// what is written. For both, the preceding norm is folded into the weights, and of a LayerNorm the mean removed;
+// A head has two circuits (algebra/spectrum.h): QK, M = W_Qᵀ W_K, decides which tokens attend to which; OV, W_O W_V,
+// decides what is written. For both, the preceding norm is folded into the weights, and a LayerNorm's mean is removed;
 // LayerScale is folded into W_O, and W_O's outputs are centred if a LayerNorm reads them: W_Q diag(γ) P, P = I − 11ᵀ/D.
 // Without folding the numbers below would be wrong: a gain of 10 on one feature would not count, and components along
 // 1, which normalised tokens never have, would. An RMSNorm keeps the mean, so there is no P. Without a norm (the first
 // block of Marian) the weights are as stored.
 //
-// Of cross-attention queries come from one space and keys and values from another, each with its own norm. Its circuits
+// In cross-attention queries come from one space and keys and values from another, each with its own norm. Its circuits
 // have singular values and ranks, but no symmetric part and no eigenvalues: those compare a matrix's rows with its
 // columns.
 //
@@ -33,8 +33,8 @@ inline constexpr std::array<double, 3> kEnergyShares = {0.9, 0.99, 0.999};
 /// Whether the rows and the columns of a circuit belong to one space, or as in cross-attention to two.
 enum class Spaces { kOne, kTwo };
 
-/// A D×D matrix of low rank, or D×S. All numbers except the singular values are invariant to scaling it. Of two spaces
-/// there are no eigenvalues, and symmetry and sign are NaN.
+/// A D×D matrix of low rank, or D×S. All numbers except the singular values are invariant to scaling it. Between two
+/// spaces there are no eigenvalues, and symmetry and sign are NaN.
 struct Circuit {
   std::vector<double> singular_values;            // σ in descending order, as many as E and D allow
   std::vector<std::complex<double>> eigenvalues;  // λ in descending order of magnitude

@@ -40,7 +40,7 @@ std::vector<double> TakeMean(Tensor<float>& m) {
 // Tokens are hidden states before their norm, which is folded into the weights.
 bool IsBefore(const AttentionWeights& weights) { return weights.norm != TokenNorm::kNone && !weights.norm_is_stream; }
 
-// The projection of what SplitTokens gives.
+// The projection of SplitTokens' result.
 algebra::Projection OfTokens(const algebra::Projection& layer, const AttentionWeights& weights) {
   if (!IsBefore(weights)) return FoldNorm(layer, TokenNorm::kNone, {}, {});
   return algebra::FoldLayerNorm(layer, weights.gamma,

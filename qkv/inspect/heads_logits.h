@@ -21,7 +21,7 @@
 // Near 0, every way of attributing it gives these shares; otherwise a share may be negative. With B images, about 1/B
 // of the content counts as position.
 //
-// Of a sequence with causal attention, row i has the keys 0 to i, and all sums and means above go over these. Tokens of
+// With causal attention, row i of a sequence has the keys 0 to i, and all sums and means above go over these. Tokens of
 // models whose norms follow their layers have passed the norm; they are split as they are, which gives the same shares.
 //
 // In another decomposition, T is the mean query's logits, equal for all queries of an image, plus a rest that sums to 0
@@ -54,7 +54,7 @@ struct LogitScratch {
   std::vector<std::array<Tensor<float>, kLogitParts>> tiles;  // per thread, [rows, N]
 };
 
-/// What the split is of: x̂ of a block's input tokens [1, N, D], or the tokens themselves if they have passed their
+/// The tokens to split: x̂ of a block's input tokens [1, N, D], or the tokens themselves if they have passed their
 /// norm.
 Tensor<double> SplitTokens(const AttentionWeights& weights, const Tensor<float>& tokens);
 

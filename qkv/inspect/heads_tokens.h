@@ -12,7 +12,7 @@
 namespace qkv::inspect {
 
 /// Statistics of one head's attention A, of any kind: means over images and over the queries of all tokens, or of the
-/// patches for `distance` and `near`. Of texts: means over all queries of all texts. NaN if not defined for the model.
+/// patches for `distance` and `near`. For texts: means over all queries of all texts. NaN if not defined for the model.
 struct HeadAttention {
   double entropy = 0;   // −Σ_j A_ij log A_ij, in nats: log N for uniform attention, 0 for a single token
   double distance = 0;  // mean distance of a patch to the patches it attends to, weighted by A, in patches or tokens
@@ -23,7 +23,7 @@ struct HeadAttention {
   double registers = 0;    // weight on registers
   double first = 0;        // weight on a text's first token
   double last = 0;         // of cross-attention: weight on the source's last token, which ends it
-  /// Of cross-attention: 1 − Σ d / Σ u over the texts, d the mean distance Σ_j A_ij |i/(T − 1) − j/(N − 1)| from the
+  /// For cross-attention: 1 − Σ d / Σ u over the texts, d the mean distance Σ_j A_ij |i/(T − 1) − j/(N − 1)| from the
   /// diagonal and u that of uniform attention. 1 on the diagonal, 0 as uniform attention, negative farther away.
   double diagonal = 0;
 };
@@ -32,7 +32,7 @@ struct TokenStatistics {
   int64_t images = 0;  // or texts
   int64_t tokens = 0;  // an image; of texts the queries of all of them
   int64_t grid_height = 0, grid_width = 0;
-  int64_t split_texts = 0, split_tokens = 0;  // of texts: those whose first tokens `logits` are of, and how many tokens
+  int64_t split_texts = 0, split_tokens = 0;  // texts whose first tokens `logits` are of, and how many tokens
   HeadAttention uniform;                      // the values of uniform attention, for comparison
   std::vector<HeadAttention> attention;       // [L·H]: head h of block b is b · H + h
   /// [L·H], or empty if undefined: with one image, which equals its mean, or with QK-norm, which is not linear.

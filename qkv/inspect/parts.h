@@ -1,9 +1,9 @@
 // The attention layers of a text model: self-attention of its encoder and decoder, and the decoder's
 // cross-attention, each read with the norm that precedes it.
 //
-// Which norm that is depends on the model. With norms before the layers it is the layer's own. With norms after them
-// (BERT, Marian) tokens come out of the layer before, so it is that layer's norm; of the first block the embeddings',
-// or none. What cross-attention reads comes out of the encoder's last norm.
+// The norm depends on the model. With norms before the layers it is the layer's own. With norms after them (BERT,
+// Marian) tokens come out of the layer before, so it is that layer's norm; in the first block the embeddings', or none.
+// Cross-attention reads tokens that come out of the encoder's last norm.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct AttentionPart {
   PartKind kind = PartKind::kEncoder;
   const model::SequenceConfig* config = nullptr;  // of the blocks
   model::StoredBlocks blocks;
-  // Of cross-attention: what makes the tokens that it reads; null if the checkpoint does not have it.
+  // For cross-attention: the config of the part whose tokens it reads; null if the checkpoint does not have it.
   const model::SequenceConfig* source = nullptr;
   const std::vector<model::BoundTensor>* source_tensors = nullptr;
 

@@ -28,13 +28,13 @@ struct AttentionWeights {
   int64_t heads = 1;
   int64_t key_heads = 0;                   // heads of keys and values, which groups of heads share; 0: as many as heads
   double scale = 1;                        // s of the logits s · Q Kᵀ: 1 / sqrt(E) of the values' E
-  TokenNorm norm = TokenNorm::kLayerNorm;  // what precedes the projections; of cross-attention, the queries'
+  TokenNorm norm = TokenNorm::kLayerNorm;  // the norm before the projections; in cross-attention, the queries'
   /// The norm is the last step of the layer before: its outputs, with gain and offset, are the hidden states, and go on
   /// in the residual stream.
   bool norm_is_stream = false;
   Tensor<double> gamma, beta;             // of that norm, [D]; empty without a norm
   double eps = 0;                         // of that norm
-  std::optional<SourceTokens> source;     // of cross-attention: what keys and values are computed from
+  std::optional<SourceTokens> source;     // for cross-attention: the tokens that keys and values come from
   algebra::Projection query, key, value;  // [H·r, D], values [H·E, D]; biases unless the model has none
   algebra::Projection output;             // [D, H·E], or empty: the joined heads are the output
   Tensor<double> layer_scale;             // LayerScale of the output, [D], or empty
@@ -43,8 +43,8 @@ struct AttentionWeights {
   int64_t width() const { return query.weight.dim(1); }  // D, of the tokens that ask
 };
 
-/// The projection of normalised tokens that equals `projection` of the norm's outputs: gain and offset folded in, and
-/// of a LayerNorm the mean taken off (algebra/fold.h). Without a norm a copy. gamma, beta: [D], or empty.
+/// The projection of normalised tokens that equals `projection` of the norm's outputs: gain and offset folded in, and a
+/// LayerNorm's mean taken off (algebra/fold.h). Without a norm a copy. gamma, beta: [D], or empty.
 algebra::Projection FoldNorm(const algebra::ProjectionView& projection, TokenNorm norm, const Tensor<double>& gamma,
                              const Tensor<double>& beta);
 
@@ -60,8 +60,8 @@ struct NormBefore {
   bool is_stream = false;  // AttentionWeights::norm_is_stream
 };
 
-/// The self-attention of a block, or its cross-attention, without what that reads (AttentionWeights::source). Throws
-/// Error if there is no such block or layer, its scores do not come from tokens, or a tensor is not finite.
+/// The self-attention of a block, or its cross-attention without the tokens that it reads (AttentionWeights::source).
+/// Throws Error if there is no such block or layer, its scores do not come from tokens, or a tensor is not finite.
 AttentionWeights ReadAttention(const model::StoredBlocks& blocks, int64_t block, const NormBefore& norm,
                                bool cross = false);
 
