@@ -23,7 +23,7 @@ struct Arm {
 /// The attention whose kind an arm names.
 enum class Varied {
   kLayers,  // that of the layers
-  kCross,   // of pairs: what the decoder reads of the encoder
+  kCross,   // in pairs: the decoder's attention to the encoder
   kBoth,
 };
 /// "attention", "cross-attention", "both"

@@ -73,7 +73,7 @@ bool AnyFinite(const std::vector<ArmSummary>& arms, Interval ArmSummary::*value)
 }
 bool HasBleu(const std::vector<ArmSummary>& arms) { return AnyFinite(arms, &ArmSummary::bleu); }
 
-// What charts show of arms and runs.
+// A quantity of arms and runs that charts show.
 struct Measure {
   const char *name, *unit, *axis;
   double scale;  // of the stored numbers

@@ -23,7 +23,7 @@ report::IntervalChart AccuracyChart(const std::vector<ArmSummary>& arms, std::st
 /// The same for differences from the first arm.
 report::IntervalChart DifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
 
-/// The same of BLEU, for pairs.
+/// The same for BLEU, for pairs.
 report::IntervalChart BleuChart(const std::vector<ArmSummary>& arms, std::string_view data);
 report::IntervalChart BleuDifferenceChart(const std::vector<ArmSummary>& arms, std::string_view data);
 

@@ -239,7 +239,7 @@ class HeadCertificates {
   const Obstructions query_bias_, key_bias_;
 };
 
-// Gain and offset of a norm leave it only if what it gives goes nowhere else.
+// A norm's gain and offset can leave it only if its output goes nowhere else.
 Certificate FoldNorm(const AttentionTraits& traits) {
   return ExactUnless(Holding({{traits.norm_is_stream, Obstruction::kStream}}));
 }
@@ -346,7 +346,7 @@ std::vector<Certificate> CertifyBlocks(int64_t depth, F certify) {
   return all;
 }
 
-// The norm that is asked for, in place of one that is there.
+// The requested norm, in place of an existing one.
 AttentionTraits::Norm Replaced(AttentionTraits::Norm norm, AttentionTraits::Norm asked, Matrix* beta) {
   using Norm = AttentionTraits::Norm;
   if (norm == Norm::kLayerNorm && asked == Norm::kRmsNorm) norm = asked;

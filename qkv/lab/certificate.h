@@ -20,7 +20,7 @@ namespace qkv::lab {
 struct AttentionTraits {
   using Norm = inspect::TokenNorm;
   Norm norm = Norm::kLayerNorm;         // of the tokens, before the projections; gamma and beta are in the weights
-  Norm source_norm = Norm::kLayerNorm;  // of cross-attention, of the tokens of keys and values
+  Norm source_norm = Norm::kLayerNorm;  // for cross-attention, the norm of the tokens of keys and values
   bool norm_is_stream = false;          // the norm's outputs go on in the residual stream (norms after the layers)
   bool qk_norm = false;                 // LayerNorm or RMS norm of queries and keys (ViT-22B), or cosine attention
   int64_t rope = 0;                     // rotated features of a head; any number obstructs
@@ -86,7 +86,7 @@ struct Certificate {
   static constexpr int64_t kAllHeads = -1;
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // does not apply
 
-  std::string_view part;  // of a text model: "encoder", "decoder", "cross"
+  std::string_view part;  // for a text model: "encoder", "decoder", "cross"
   int64_t block = 0, head = kAllHeads;
   Rewriting rewriting = Rewriting::kMerge;
   Exactness verdict = Exactness::kExact;
@@ -102,7 +102,7 @@ struct Certificate {
 /// beta that is all zero counts as absent. `rank`: r of kTruncate. `block` is only copied into the results. Throws
 /// Error if the shapes do not fit or rank < 1.
 ///
-/// Of cross-attention (AttentionWeights::source) kShare is about one W for tokens of two spaces, in the coordinates
+/// For cross-attention (AttentionWeights::source) kShare is about one W for tokens of two spaces, in the coordinates
 /// that both have (note 19).
 std::vector<Certificate> Certify(const inspect::AttentionWeights& layer, const AttentionTraits& traits, int64_t rank,
                                  int64_t block = 0);

@@ -41,7 +41,7 @@ class PunctuationTable {
   std::vector<char> known_;
 };
 
-// Adds what one row of weights, of a source's tokens, says.
+// Adds one row of weights over a source's tokens.
 void AddRow(const float* row, std::span<const int32_t> source, double centre, PunctuationTable& is_punctuation,
             CrossHead* head) {
   const auto N = static_cast<int64_t>(source.size());

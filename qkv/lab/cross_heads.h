@@ -1,4 +1,4 @@
-// What the heads of a decoder's cross-attention do on pairs of texts: how spread their weights are, how near to the
+// Behaviour of the cross-attention heads of a decoder on pairs of texts: how spread their weights are, how near to the
 // diagonal, and how often they rest on the end token or on punctuation.
 #pragma once
 

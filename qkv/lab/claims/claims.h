@@ -76,7 +76,7 @@ struct Setup {
   uint64_t seed = 1;
   bool quick = false;                          // smaller sizes for claims about time
   std::span<const AblationResults> ablations;  // results of trainings, for C6, C11 and C19
-  std::string translator = {};                 // folder of a pair of encoder and decoder, for C20 to C22; or empty
+  std::string translator = {};                 // folder of an encoder-decoder, for C20 to C22; or empty
   std::string pairs = {};                      // its pairs of texts; empty: test.tsv in its folder
   int64_t lines = 40;                          // of these, the first that are short enough
 };

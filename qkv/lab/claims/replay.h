@@ -54,7 +54,7 @@ class Bench {
   }
   /// Block by block, head by head.
   const std::vector<TrainedHead>& trained() const { return trained_; }
-  /// The translator of the setup, which is opened when it is first needed; null if there is none.
+  /// The translator of the setup, opened when it is first needed; null if there is none.
   const Translator* translator() const;
   /// Results of trainings whose arms differ in cross-attention; setup().ablations has the others.
   const std::vector<AblationResults>& cross_ablations() const { return of_cross_; }

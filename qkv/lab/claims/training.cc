@@ -95,7 +95,7 @@ Matrix Sum(const Matrix& a, const Matrix& b, double factor) {
   return sum;
 }
 
-// What an interval says about a difference of accuracies.
+// The outcome of a confidence interval of a difference of accuracies.
 enum class Finding { kWorse, kOpen, kBetter, kCeiling };
 
 // Mean accuracies from which on a task no longer tells arms apart.
@@ -130,7 +130,7 @@ Finding ClassifyDifference(const Interval& difference) {
   return difference.mean - difference.half > 0 ? Finding::kBetter : Finding::kOpen;
 }
 
-// What all stored results say about one arm against another.
+// The findings of all stored results about one arm against another.
 struct Findings {
   int64_t worse = 0, open = 0, better = 0, ceiling = 0;
   std::string words;  // "On cifar10 shared − separate is +0.12 ± 0.42 points: left open. …"

@@ -1,5 +1,5 @@
-// C19 to C22: what the third text ends with, the Transformer that translates: queries and keys of two sequences,
-// cross-attention as a dictionary and as smoothing, and a decoder as a model of language.
+// C19 to C22, on the end of the third text, the Transformer that translates: queries and keys of two sequences,
+// cross-attention as a dictionary and as smoothing, and a decoder as a language model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ constexpr const char* kNoTranslator = "What a trained translator does was not me
 
 std::string Share(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
-// What the stored trainings say about one arm of cross-attention.
+// The result of the stored trainings for one arm of cross-attention.
 std::string CompareBleu(const AblationResults& results, std::string_view arm, int* worse, int* open,
                         std::vector<Check>* checks) {
   std::string words;

@@ -1,5 +1,5 @@
-// A trained pair of encoder and decoder with some pairs of texts, and how well it translates them if something takes
-// the place of cross-attention's softmax.
+// A trained encoder-decoder with some pairs of texts, and how well it translates them if something replaces
+// cross-attention's softmax.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace qkv::lab::internal {
 
 class Translator {
  public:
-  /// Of setup.translator and the first setup.lines of setup.pairs. Throws Error if they cannot be opened, the model is
-  /// no pair of encoder and decoder, or no line is short enough for it.
+  /// Opens setup.translator and the first setup.lines of setup.pairs. Throws Error if they cannot be opened, the model
+  /// is no encoder-decoder, or no line is short enough for it.
   explicit Translator(const Setup& setup);
 
   const std::string& name() const { return name_; }
@@ -28,7 +28,7 @@ class Translator {
 
   /// 0 to 100, of translations by the most probable token each.
   double Bleu(const nn::CrossWeights& cross = {}) const;
-  /// Of a target's token after the right ones before it, −log p, mean.
+  /// Mean of −log p of a target's token after the right ones before it.
   double Loss(const nn::CrossWeights& cross = {}) const;
   /// The same if each target is read with the source of another line.
   double LossWithOtherSources() const;
