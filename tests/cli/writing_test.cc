@@ -50,7 +50,8 @@ TEST(Translate, RefusesWhatItCannotDo) {
   EXPECT_TRUE(Contains(too_long.err, "--cut")) << too_long.err;
   EXPECT_TRUE(Contains(Qkv("translate -m " + Task("bert") + " hello").err, "Marian, T5"));
   EXPECT_TRUE(Contains(Qkv("translate -m " + Task("marian") + " missing.txt").err, "no such file"));
-  EXPECT_TRUE(Contains(Qkv("translate -m " + Golden("hf_vit") + " hello").err, "is an image model, expected a text model"));
+  EXPECT_TRUE(
+      Contains(Qkv("translate -m " + Golden("hf_vit") + " hello").err, "is an image model, expected a text model"));
 }
 
 TEST(Summarize, TakesAFileAsOneText) {
