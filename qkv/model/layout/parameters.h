@@ -55,7 +55,7 @@ struct OutputParameters {
   nn::NormParameters<T> head_norm;
   nn::LinearParameters<T> head, head_dist;
   nn::LinearParameters<T> class_head[3], box_head[3];  // of the detection tokens
-  // Of the query tokens, and of the patches that make up their masks.
+  // For the query tokens, and for the patches that make up their masks.
   nn::LinearParameters<T> mask_class, mask_head[3];
   struct Doubling {
     nn::LinearParameters<T> expand;  // a transposed convolution, [D, D, 2, 2], and its bias
