@@ -118,6 +118,15 @@ MAP_SETTINGS = ["do_lower_case", "strip_accents", "tokenize_chinese_chars", "add
                 "add_eos_token", "legacy", "split_special_tokens", "truncation_side", "model_max_length", "extra_ids"]
 
 DECODER = {"900": added("<new>", False, special=True), "901": added("<im>", False, lstrip=True, rstrip=True)}
+# The two keys of extra tokens, of every form; and what a class of tokenizers takes besides.
+EXTRA = [None, [], {}, ["<new>", "<im>", "<new>"], {"b_token": "<new>", "a_token": "<image>"}]
+OLDER = [None, [], {}, ["<im>", "<new>", "<im>"], [added("<image>", lstrip=True)], {"c_token": "<im>"}]
+BOTH = [{"extra_special_tokens": extra, "additional_special_tokens": older}
+        for extra, older in itertools.product(EXTRA, OLDER)]
+BOTH += [{"model_specific_special_tokens": {"b_token": "<new>", "a_token": added("<im>", rstrip=True)}, **beside}
+         for beside in ({}, {"image_token": "<image>"}, {"image_token": added("<image>")},
+                        {"additional_special_tokens": ["<image>"]}, {"extra_special_tokens": {"c_token": "<image>"}})]
+BOTH += [{"model_specific_special_tokens": value} for value in (None, {}, ["<new>"], {"a": 5})]
 # name: files beside, whose tokenizer_config.json joins the class.
 FILES = {
     "decoder": {"tokenizer_config.json": {"added_tokens_decoder": DECODER}},
@@ -142,6 +151,11 @@ FILES = {
     "map_null": {"tokenizer_config.json": {"pad_token": "<image>"}, "special_tokens_map.json": {"pad_token": None}},
     "map_extra": {"tokenizer_config.json": {"extra_special_tokens": ["<new>"]},
                   "special_tokens_map.json": {"extra_special_tokens": ["<new>", "<im>"], "image_token": "<image>"}},
+    **{f"both_{i}": {"tokenizer_config.json": config} for i, config in enumerate(BOTH)},
+    "own_order": {"tokenizer_config.json": {"b_token": "<new>", "extra_special_tokens": {"c_token": "<im>"}},
+                  "special_tokens_map.json": {"a_token": "<image>", "extra_special_tokens": {"d_token": "<NEW>"},
+                                              "additional_special_tokens": ["<pad2>"]}},
+    "map_specific": {"special_tokens_map.json": {"model_specific_special_tokens": {"a_token": "<new>"}}},
     "bos_and_eos": {"tokenizer_config.json": {"add_bos_token": True, "add_eos_token": True, "bos_token": "<new>",
                                               "eos_token": "<im>"}},
     "prefix_and_legacy": {"tokenizer_config.json": {"add_prefix_space": False, "legacy": True}},
@@ -215,7 +229,7 @@ MODEL_TYPES = ["bert", "distilbert", "roberta", "gpt2", "clip", "qwen2", "qwen3"
 # What the goldens have: of all kinds the neutral settings and some others, of some kinds all that is refused.
 GOLDEN_ANSWERS = ["errors:0", "do_lower_case:1", "add_prefix_space:0", "add_prefix_space:1", "prefix_legacy", "bos_and_eos",
                   "truncation_side:1", "padding_side:1", "extra_special_tokens:2", "decoder_and_extra",
-                  "decoder_normalized", "map_over_config", "type:siglip2:True", "type:qwen2:True",
+                  "decoder_normalized", "map_over_config", "both_27", "both_28", "both_30", "both_31", "own_order", "type:siglip2:True", "type:qwen2:True",
                   "type:mistral:True"]
 GOLDEN_REFUSALS = ["bert_json", "t5_model", "backend_model"]
 

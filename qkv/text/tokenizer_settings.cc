@@ -115,11 +115,9 @@ std::vector<std::string> KeysInOrder(const fs::path& path, std::string_view inne
   return keys;
 }
 
-// Adds a model's own tokens by their keys; a later one replaces an earlier one in its place.
-class OtherNamed {
+// A model's own tokens by their keys; a later one replaces an earlier one in its place.
+class TokensByKey {
  public:
-  explicit OtherNamed(TokenizerSettings* to) : tokens_(to->other_named) {}
-
   void Add(const std::string& key, StatedToken token) {
     const auto [place, is_new] = places_.try_emplace(key, tokens_.size());
     if (is_new) {
@@ -128,43 +126,64 @@ class OtherNamed {
       tokens_[place->second].second = std::move(token);
     }
   }
+  void Add(const TokensByKey& other) {
+    for (const auto& [key, token] : other.tokens_) Add(key, token);
+  }
+  const std::vector<std::pair<std::string, StatedToken>>& tokens() const { return tokens_; }
 
  private:
-  std::vector<std::pair<std::string, StatedToken>>& tokens_;
+  std::vector<std::pair<std::string, StatedToken>> tokens_;
   std::unordered_map<std::string, size_t> places_;
 };
 
-// Tokens of a model's own, "image_token" and the like: keys of the file, and an object of extra_special_tokens.
-void ReadOtherNamed(const io::Fields& fields, bool always_special, OtherNamed* to) {
+// Tokens of a model's own: of keys such as "image_token" that a class finds by itself, and before it those that objects
+// and keys with plain texts hand to it, in the order of transformers.
+struct OwnTokens {
+  TokensByKey found, handed;
+};
+
+constexpr std::string_view kExtra = "extra_special_tokens", kOlderExtra = "additional_special_tokens",
+                           kModelSpecific = "model_specific_special_tokens";
+
+void ReadOwnKeys(const io::Fields& fields, bool always_special, OwnTokens* to) {
   const auto is_own = [](std::string_view key) {
     return key.ends_with("_token") && std::ranges::find(kNamedTokens, key) == kNamedTokens.end();
   };
   for (const std::string& key : KeysInOrder(fields.where(), "")) {
     const io::Json& value = fields.json()[key];
     // add_bos_token is none.
-    if (is_own(key) && (value.is_string() || value.is_object())) {
-      to->Add(key, ReadStated(fields, key, fields.Value(key), always_special));
-    }
-  }
-  const io::Json& extra = fields.Value("extra_special_tokens");
-  if (!extra.is_object()) return;
-  for (const std::string& key : KeysInOrder(fields.where(), "extra_special_tokens")) {
-    to->Add(key, ReadStated(fields, "extra_special_tokens", extra[key], always_special));
+    if (!is_own(key) || !(value.is_string() || value.is_object())) continue;
+    TokensByKey& tokens = value.is_string() && !always_special ? to->handed : to->found;
+    tokens.Add(key, ReadStated(fields, key, fields.Value(key), always_special));
   }
 }
 
-// extra_special_tokens, or the older additional_special_tokens where that is empty.
-void ReadExtra(const io::Fields& fields, TokenizerSettings* to) {
-  const bool has_older = fields.json().contains("additional_special_tokens"),
-             has_extra = fields.json().contains("extra_special_tokens");
-  const io::Json* const older = fields.Find("additional_special_tokens");
-  const io::Json* const extra = fields.Find("extra_special_tokens");
-  if (has_older && (!has_extra || extra == nullptr || extra->empty())) {
+// The tokens of an object under a key.
+void ReadOwnObject(const io::Fields& fields, std::string_view key, bool always_special, OwnTokens* to) {
+  const io::Json& object = fields.Value(key);
+  for (const std::string& name : KeysInOrder(fields.where(), key)) {
+    to->handed.Add(name, ReadStated(fields, key, object[name], always_special));
+  }
+}
+
+// extra_special_tokens, in the place of which its older name counts where it is empty. A list is the extra tokens, an
+// object are a model's own, beside which a list under the older name counts, too.
+void ReadExtra(const io::Fields& fields, OwnTokens* own, TokenizerSettings* to) {
+  const io::Json* const older = fields.Find(kOlderExtra);
+  const io::Json* const extra = fields.Find(kExtra);
+  const bool is_older = fields.json().contains(kOlderExtra) && (extra == nullptr || extra->empty());
+  const std::string_view key = is_older ? kOlderExtra : kExtra;
+  const io::Json* const value = is_older ? older : extra;
+  if (value != nullptr && value->is_object()) {
+    ReadOwnObject(fields, key, false, own);
+  } else if (fields.json().contains(key)) {
     to->extra.emplace();
-    if (older != nullptr) to->extra = ReadTokens(fields, "additional_special_tokens", false);
-  } else if (has_extra && (extra == nullptr || !extra->is_object())) {
-    to->extra.emplace();
-    if (extra != nullptr) to->extra = ReadTokens(fields, "extra_special_tokens", false);
+    if (value != nullptr) to->extra = ReadTokens(fields, key, false);
+  }
+  if (!is_older && older != nullptr) to->additional = ReadTokens(fields, kOlderExtra, false);
+  if (own->handed.tokens().empty() && fields.Has(kModelSpecific)) {
+    const io::Fields object = fields.Object(kModelSpecific);
+    ReadOwnObject(fields, kModelSpecific, false, own);
   }
 }
 
@@ -259,18 +278,24 @@ void ReadSteps(const io::Fields& fields, TokenizerSettings* to) {
 
 // Tokens from special_tokens_map.json if there is no added_tokens_decoder; its keys, which may be any, replace the
 // others.
-void ReadSpecialTokensMap(const io::Fields& fields, OtherNamed* other_named, TokenizerSettings* to) {
+void ReadSpecialTokensMap(const io::Fields& fields, OwnTokens* own, TokenizerSettings* to) {
   ReadSteps(fields, to);
   ReadNamed(fields, /*always_special=*/true, to);
-  ReadOtherNamed(fields, /*always_special=*/true, other_named);
-  if (fields.Has("additional_special_tokens")) {
-    to->additional = ReadTokens(fields, "additional_special_tokens", true);
+  ReadOwnKeys(fields, /*always_special=*/true, own);
+  Require(!fields.json().contains(kModelSpecific), "{}: \"{}\" is a key of tokenizer_config.json; put it there",
+          fields.where(), kModelSpecific);
+  if (fields.json().contains(kOlderExtra)) to->additional.reset();
+  if (fields.Has(kOlderExtra)) to->additional = ReadTokens(fields, kOlderExtra, true);
+  const io::Json* extra = fields.Find(kExtra);
+  if (extra != nullptr && extra->is_object()) {
+    to->extra.reset();
+    ReadOwnObject(fields, kExtra, /*always_special=*/true, own);
+    return;
   }
-  const io::Json* extra = fields.Find("extra_special_tokens");
-  if (extra == nullptr || extra->is_object()) return;
+  if (extra == nullptr) return;
   if (!to->extra) to->extra.emplace();
   StatedTokenSet there(to->extra->begin(), to->extra->end());
-  for (StatedToken& token : ReadTokens(fields, "extra_special_tokens", true)) {
+  for (StatedToken& token : ReadTokens(fields, kExtra, true)) {
     if (there.insert(token).second) to->extra->push_back(std::move(token));
   }
 }
@@ -304,20 +329,22 @@ TokenizerSettings ReadTokenizerSettings(const fs::path& folder, bool has_json,
   ReadSteps(fields, &settings);
   if (has_json) settings.add_begin = settings.add_end = std::nullopt;
   ReadNamed(fields, /*always_special=*/false, &settings);
-  OtherNamed other_named(&settings);
-  ReadOtherNamed(fields, /*always_special=*/false, &other_named);
-  ReadExtra(fields, &settings);
+  OwnTokens own;
+  ReadOwnKeys(fields, /*always_special=*/false, &own);
+  ReadExtra(fields, &own, &settings);
   if (fields.Has("added_tokens_decoder")) {
     settings.stored = ReadDecoder(fields);
   } else {
     const SettingsFile map(folder, "special_tokens_map.json"), added(folder, "added_tokens.json");
-    ReadSpecialTokensMap(map.fields(), &other_named, &settings);
+    ReadSpecialTokensMap(map.fields(), &own, &settings);
     settings.stored = ReadOlderTokens(added.fields(), json_tokens, settings);
     settings.settings = map.fields().Settle({kTokenizerKeys});
   }
-  std::vector<io::Setting> own = fields.Settle({kTokenizerKeys});
-  settings.settings.insert(settings.settings.begin(), std::make_move_iterator(own.begin()),
-                           std::make_move_iterator(own.end()));
+  own.found.Add(own.handed);
+  settings.other_named = own.found.tokens();
+  std::vector<io::Setting> settled = fields.Settle({kTokenizerKeys});
+  settings.settings.insert(settings.settings.begin(), std::make_move_iterator(settled.begin()),
+                           std::make_move_iterator(settled.end()));
   return settings;
 }
 
