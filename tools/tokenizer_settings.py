@@ -62,6 +62,7 @@ KINDS = {
     "t5_model": ("t5_slow", ["spiece.model"], "T5Tokenizer"),
     "xlm_json": ("t5_json", ["tokenizer.json"], "XLMRobertaTokenizer"),
     "xlm_model": ("xlm_slow", ["sentencepiece.bpe.model"], "XLMRobertaTokenizer"),
+    "camembert_json": ("t5_json", ["tokenizer.json"], "CamembertTokenizer"),
     "siglip_model": ("siglip", ["spiece.model"], "SiglipTokenizer"),
     "marian": ("marian", ["source.spm", "target.spm", "vocab.json"], "MarianTokenizer"),
     "backend_json": ("llama3", ["tokenizer.json"], "PreTrainedTokenizerFast"),
@@ -223,14 +224,20 @@ MODEL_OPTIONS = {
     "t5_json": {"unk_id": 2, "byte_fallback": False},
 }
 MODEL_TYPES = ["bert", "distilbert", "roberta", "gpt2", "clip", "qwen2", "qwen3", "llama", "mistral", "gemma", "siglip",
-               "siglip2", "t5", "xlm-roberta", "marian", "mpnet", "vit", "modernbert"]
+               "siglip2", "t5", "xlm-roberta", "marian", "mpnet", "vit", "modernbert", "camembert", "deberta", "whisper", "olmo", "gpt_neox", "qwen3_5"]
+# Classes that make steps of their own, whatever tokenizer.json says; the last is none of transformers.
+CLASSES = ["CodeLlamaTokenizer", "GPTNeoXTokenizer", "GPTNeoXTokenizerFast", "WhisperTokenizer", "DebertaTokenizer",
+           "CohereTokenizerFast", "CodeGenTokenizer", "NllbTokenizer", "OpenAIGPTTokenizer", "FunnelTokenizer",
+           "CamembertTokenizerFast", "AlbertTokenizer", "HerbertTokenizerFast", "BertJapaneseTokenizer",
+           "SomethingTokenizer"]
+CLASS_KINDS = ["bert_json", "roberta_json", "gpt2_files", "llama_json", "t5_json"]
 
 
 # What the goldens have: of all kinds the neutral settings and some others, of some kinds all that is refused.
 GOLDEN_ANSWERS = ["errors:0", "do_lower_case:1", "add_prefix_space:0", "add_prefix_space:1", "prefix_legacy", "bos_and_eos",
                   "truncation_side:1", "padding_side:1", "extra_special_tokens:2", "decoder_and_extra",
-                  "decoder_normalized", "map_over_config", "both_27", "both_28", "both_30", "both_31", "own_order", "type:siglip2:True", "type:qwen2:True",
-                  "type:mistral:True"]
+                  "decoder_normalized", "map_over_config", "both_27", "both_30", "own_order", "type:siglip2:True", "type:qwen2:True",
+                  "type:mistral:True", "type:camembert:False", "class:CamembertTokenizerFast", "class:SomethingTokenizer"]
 GOLDEN_REFUSALS = ["bert_json", "t5_model", "backend_model"]
 
 
@@ -250,6 +257,9 @@ def cases():
                 yield case(f"map.{key}:{i}", {"special_tokens_map.json": {key: value}}, [key])
         for label, beside in FILES.items():
             yield case(label, beside, [k for b in beside.values() for k in b] + list(beside))
+        for other in CLASSES if kind in CLASS_KINDS else []:
+            yield case(f"class:{other}", {"tokenizer_config.json": {"tokenizer_class": other}},
+                       [other.removesuffix("Fast"), "tokenizer_class"])
         for model_type in MODEL_TYPES:
             for stated in (True, False):
                 yield case(f"type:{model_type}:{stated}", {"config.json": {"model_type": model_type}},

@@ -16,6 +16,7 @@ constexpr std::string_view kClipEnd = "<|endoftext|>";
 constexpr TokenizerClass kClasses[] = {
     {kUnstated, "", "", TextFrame::kAsStated, false, {}},
     {kOther, "", "", TextFrame::kAsStated, false, {}},
+    {kNotDone, "", "", TextFrame::kAsStated, false, {}},
     {kBackend, "", "", TextFrame::kAsStated, false, {}},
     {kBert,
      "BERT's",
@@ -59,6 +60,12 @@ constexpr TokenizerClass kClasses[] = {
      TextFrame::kBeginEnd,
      false,
      {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
+    {kCamembert,
+     "CamemBERT's",
+     "Unigram",
+     TextFrame::kBeginEnd,
+     false,
+     {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
     {kSiglip, "SigLIP's", "", TextFrame::kEnd, false, {"", "</s>", "<unk>", "", "</s>", "", ""}},
     {kMarian, "Marian's", "", TextFrame::kEnd, false, {"", "</s>", "<unk>", "", "<pad>", "", ""}},
 };
@@ -68,7 +75,7 @@ struct NamesOfKind {
   std::string_view names;  // separated by spaces
 };
 
-// Without "Fast". Names that transformers has and that are not here are kOther.
+// Without "Fast". Names that are not here are kOther: transformers 5.24 does not have them either.
 constexpr NamesOfKind kClassNames[] = {
     {kBert,
      "BertTokenizer DistilBertTokenizer ElectraTokenizer MobileBertTokenizer LxmertTokenizer SqueezeBertTokenizer "
@@ -84,14 +91,29 @@ constexpr NamesOfKind kClassNames[] = {
     {kSiglip2, "Siglip2Tokenizer"},
     {kT5, "T5Tokenizer"},
     {kXlmRoberta, "XLMRobertaTokenizer"},
+    {kCamembert, "CamembertTokenizer"},
     {kSiglip, "SiglipTokenizer"},
     {kMarian, "MarianTokenizer"},
     {kBackend,
      "TokenizersBackend PreTrainedTokenizer PythonBackend BloomTokenizer MT5Tokenizer Qwen3Tokenizer "
      "RetriBertTokenizer ChineseCLIPTokenizer"},
+    {kNotDone,
+     "AlbertTokenizer BarthezTokenizer BartphoTokenizer BertGenerationTokenizer BertJapaneseTokenizer "
+     "BertweetTokenizer BigBirdTokenizer BioGptTokenizer BlenderbotSmallTokenizer BlenderbotTokenizer "
+     "ByT5Tokenizer CTRLTokenizer CanineTokenizer ClvpTokenizer CodeGenTokenizer CodeLlamaTokenizer "
+     "CohereTokenizer CpmAntTokenizer CpmTokenizer DebertaTokenizer DebertaV2Tokenizer DiaTokenizer EsmTokenizer "
+     "EsmcTokenizer FNetTokenizer FSMTTokenizer FastSpeech2ConformerTokenizer FlaubertTokenizer FunnelTokenizer "
+     "GPTNeoXJapaneseTokenizer GPTNeoXTokenizer GPTSw3Tokenizer HerbertTokenizer LasrTokenizer LayoutLMv2Tokenizer "
+     "LayoutLMv3Tokenizer LayoutXLMTokenizer LukeTokenizer M2M100Tokenizer MBart50Tokenizer MBartTokenizer "
+     "MLukeTokenizer MarkupLMTokenizer MgpstrTokenizer MvpTokenizer MyT5Tokenizer NllbTokenizer NougatTokenizer "
+     "OpenAIGPTTokenizer PLBartTokenizer ParakeetTokenizer PegasusTokenizer PerceiverTokenizer PhobertTokenizer "
+     "Pop2PianoTokenizer ProphetNetTokenizer Qwen3_5Tokenizer RagTokenizer ReformerTokenizer RemBertTokenizer "
+     "RoCBertTokenizer RoFormerTokenizer SeamlessM4TTokenizer Speech2TextTokenizer SpeechT5Tokenizer "
+     "SplinterTokenizer TapasTokenizer Tipsv2Tokenizer UdopTokenizer VideoPrismTokenizer VitsTokenizer "
+     "Wav2Vec2CTCTokenizer Wav2Vec2PhonemeCTCTokenizer WhisperTokenizer XGLMTokenizer XLMTokenizer XLNetTokenizer"},
 };
 
-// TOKENIZER_MAPPING_NAMES of transformers 5.24, but for types of other classes.
+// TOKENIZER_MAPPING_NAMES of transformers 5.24.
 constexpr NamesOfKind kModelTypes[] = {
     {kBert,
      "align bark bert blip bros chinese_clip convbert distilbert electra ernie flava git grounding-dino layoutlm "
@@ -116,6 +138,8 @@ constexpr NamesOfKind kModelTypes[] = {
     {kSiglip2, "siglip2"},
     {kT5, "mt5 musicgen musicgen_melody switch_transformers t5"},
     {kXlmRoberta, "gte jina_embeddings_v3 metaclip_2 trocr xlm-roberta xmod"},
+    {kCamembert, "camembert"},
+    {kBertSteps, "dpr"},
     {kSiglip, "siglip"},
     {kMarian, "marian"},
     {kBackend,
@@ -129,9 +153,21 @@ constexpr NamesOfKind kModelTypes[] = {
      "arctic chatlm ernie4_5 ernie4_5_moe fuyu h2ovl_chat hyperclovax hyperclovax_vlm internlm2 internlm3 iquestcoder "
      "jamba llava llava_next minicpm3 minicpmv minimax_m2 modernbert modernbert-decoder molmo molmo2 nemotron nvfp4 "
      "opencua openvla paddleocr_vl phi3 phi3_v phimoe step3_vl vipllava cohere_asr camembertv2-base smolvlm"},
+    {kNotDone,
+     "albert aya_vision barthez bartpho bert-generation bert-japanese bertweet big_bird biogpt blenderbot "
+     "blenderbot-small byt5 canine clvp code_llama cohere cohere2 cpm cpmant ctrl data2vec-audio deberta "
+     "deberta-v2 dia esm esmc esmfold2 falcon_mamba flaubert fnet fsmt funnel gpt-sw3 gpt_neox gpt_neox_japanese "
+     "granite_speech5_ctc herbert hubert lasr_ctc lasr_encoder layoutlmv2 layoutlmv3 layoutxlm luke m2m_100 mamba "
+     "mamba2 markuplm mbart mbart50 mgp-str mluke mpt mvp myt5 nemotron3_5_asr nemotron_asr_streaming nllb nllb- "
+     "moe nougat olmo olmoe omniasr_ctc openai-gpt parakeet_ctc parakeet_rnnt parakeet_tdt pegasus perceiver "
+     "phobert plbart pp_formulanet prophetnet qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen4_exp rag "
+     "reformer rembert roc_bert roformer rwkv seamless_m4t seamless_m4t_v2 speech_to_text speecht5 splinter tapas "
+     "tipsv2 udop unispeech unispeech-sat videoprism vits wav2vec2 wav2vec2-bert wav2vec2-conformer "
+     "wav2vec2_phoneme whisper xglm xlm xlnet xlstm yoso"},
 };
 // For these the type's class counts, not the stated one.
-constexpr std::string_view kWrongClass = "hyperclovax_vision_v2 qwen2 siglip2";
+constexpr std::string_view kWrongClass =
+    "hyperclovax_vision_v2 qwen2 siglip2 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen4_exp";
 
 bool IsAmong(std::string_view names, std::string_view name) {
   while (!names.empty()) {
@@ -221,6 +257,7 @@ std::string_view StepsOf(TokenizerKind kind) {
             {"type": "ByteFallback"}, {"type": "Fuse"}]}})";
     case kT5:
     case kXlmRoberta:
+    case kCamembert:
       return R"({"model": {"type": "Unigram"},
           "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}]},
@@ -260,7 +297,7 @@ void ApplySettings(TokenizerKind kind, const TokenizerSettings& settings, io::Js
     if (kind == kSiglip2) normalizers.insert(normalizers.begin(), io::Json{{"type", "Lowercase"}});
   } else if (kind == kT5) {
     model["unk_id"] = 2;
-  } else if (kind == kXlmRoberta) {
+  } else if (kind == kXlmRoberta || kind == kCamembert) {
     model["unk_id"] = 3;
     const char* prefix = settings.prefix_space.value_or(!settings.prefix_space_is_null) ? "always" : "never";
     before["pretokenizers"][1]["prepend_scheme"] = prefix;
@@ -279,6 +316,13 @@ io::Json PrecompiledOf(const io::Json& normalizer) {
   return map == steps->end() ? io::Json(nullptr) : *map;
 }
 
+// The place of a token among a Unigram model's pieces; the first one's if it is none.
+int64_t PlaceOf(const std::string& token, const io::Json& pieces) {
+  const auto found = std::ranges::find_if(
+      pieces, [&](const io::Json& piece) { return piece.is_array() && !piece.empty() && piece[0] == token; });
+  return found == pieces.end() ? 0 : found - pieces.begin();
+}
+
 // The steps of a class, in the place of those of `file`.
 io::Json MakeSteps(const TokenizerClass& type, const TokenizerSettings& settings, const io::Fields& file) {
   Require(file.Has("model"), "{}: no tokenizer.json: it has no \"model\"", file.where());
@@ -292,12 +336,23 @@ io::Json MakeSteps(const TokenizerClass& type, const TokenizerSettings& settings
   if (type.model == "Unigram") {
     if (io::Json map = PrecompiledOf(file.Value("normalizer")); !map.is_null()) steps["normalizer"] = std::move(map);
   }
+  if (type.kind == kCamembert) {
+    steps["model"]["unk_id"] =
+        PlaceOf(settings.TextOf(kUnknown, type.tokens[kUnknown]), file.Object("model").List("vocab"));
+  }
   return steps;
+}
+
+StatedToken OfClass(std::string content) {
+  return {.token = {.content = std::move(content), .special = true}, .by_class = true};
 }
 
 // extra_special_tokens, or else what the class adds by itself.
 std::vector<StatedToken> ExtraTokens(TokenizerKind kind, const TokenizerSettings& settings,
                                      const std::optional<std::vector<StatedToken>>& pieces) {
+  if (kind == kCamembert && !settings.extra && !settings.additional) {
+    return {OfClass("<s>NOTUSED"), OfClass("</s>NOTUSED"), OfClass("<unk>NOTUSED")};
+  }
   if (kind != kT5) {
     return settings.extra ? *settings.extra
            : pieces       ? *pieces
@@ -311,7 +366,7 @@ std::vector<StatedToken> ExtraTokens(TokenizerKind kind, const TokenizerSettings
           "{}: extra_ids is {}, and additional_special_tokens has {} of them; expected as many", settings.where, count,
           stated);
   for (int64_t i = 0; i < count && stated == 0; ++i) {
-    tokens.push_back({.token = {.content = fmt::format("<extra_id_{}>", i), .special = true}, .by_class = true});
+    tokens.push_back(OfClass(fmt::format("<extra_id_{}>", i)));
   }
   return settings.extra ? *settings.extra : tokens;
 }
@@ -361,11 +416,10 @@ void SetFrame(const TokenizerClass& type, const TokenizerSettings& settings, boo
   if (items.size() > 1) parts->templates.push_back(std::move(items));
 }
 
-// MPNet's mask takes the space in front of it.
-TokenizerSettings WithMpnetMask(TokenizerSettings settings) {
+// A mask that takes the space in front of it.
+TokenizerSettings WithMask(const TokenizerClass& type, TokenizerSettings settings) {
   NamedToken& mask = settings.named[kMask];
-  if (!mask.stated)
-    mask = {true, StatedToken{{.content = std::string(ClassOf(kMpnet).tokens[kMask]), .special = true}}};
+  if (!mask.stated) mask = {true, StatedToken{{.content = std::string(type.tokens[kMask]), .special = true}}};
   if (mask.token && !mask.token->flags) mask.token->flags = mask.token->token.lstrip = true;
   return settings;
 }
@@ -392,6 +446,10 @@ void FinishTokenizer(const TokenizerClass& type, const TokenizerSettings& settin
 
 TokenizerParts MakeTokenizer(const io::Fields& file, TokenizerKind kind, const TokenizerSettings& settings,
                              bool has_json, const std::optional<std::vector<StatedToken>>& pieces) {
+  Require(kind != kNotDone,
+          "{}: \"{}\" chooses a class of tokenizers that takes other steps than {} has, which qkv does not do; set "
+          "tokenizer_class to \"TokenizersBackend\" if the file alone counts",
+          settings.where, StatedClass(settings), file.where());
   TokenizerClass type = ClassOf(kind == kBertSteps && !has_json ? kBert : kind);
   // transformers' class takes the token of the file's padding where neither settings nor class have one.
   const std::string padding = settings.found ? file.Object("padding").String("pad_token", "") : "";
@@ -404,7 +462,7 @@ TokenizerParts MakeTokenizer(const io::Fields& file, TokenizerKind kind, const T
     parts.decoders.push_back(DecodeReplace("</w>", " "));
     parts.trim_decoded = true;
   }
-  AddConfiguredTokens(kind == kMpnet ? WithMpnetMask(settings) : settings, type.tokens,
+  AddConfiguredTokens(kind == kMpnet || kind == kCamembert ? WithMask(type, settings) : settings, type.tokens,
                       ExtraTokens(kind, settings, pieces), &parts);
   if (kind == kQwen2) AddSpecialTokensAgain(settings, type.tokens, ExtraTokens(kind, settings, pieces), &parts);
   FinishTokenizer(type, settings, file.Has("post_processor"), &parts);

@@ -23,7 +23,7 @@
 //    are off unless stated, Llama's too.
 // 6. Sides: truncation_side and padding_side, or else tokenizer.json's directions, or else the class's.
 //
-// A class that is not listed here (ALBERT's, DeBERTa's, …) is read as its tokenizer.json says.
+// Classes of transformers that are not done (ALBERT's, DeBERTa's, …) are refused by name.
 #pragma once
 
 #include <array>
@@ -40,7 +40,8 @@ namespace qkv::text {
 
 enum class TokenizerKind {
   kUnstated,  // no file says
-  kOther,     // a class that is not listed
+  kOther,     // a class that transformers does not have
+  kNotDone,   // a class of transformers whose steps are not done
   kBackend,   // TokenizersBackend
   kBert,
   kBertSteps,  // classes derived from BERT's, which take the steps of a tokenizer.json
@@ -54,6 +55,7 @@ enum class TokenizerKind {
   kSiglip2,
   kT5,
   kXlmRoberta,
+  kCamembert,
   kSiglip,
   kMarian,
 };

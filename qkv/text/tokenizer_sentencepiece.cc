@@ -277,9 +277,8 @@ TokenizerParts ReadSentencePieceFolder(std::string_view bytes, TokenizerKind kin
                                        std::string_view where) {
   using enum TokenizerKind;
   if (!settings.found) return ReadSentencePiece(bytes, where);
-  const std::string_view model_type = ClassOf(kind).model;
-  Require(kind == kUnstated || kind == kBackend || kind == kSiglip || model_type == "Unigram" || kind == kLlama ||
-              kind == kGemma || kind == kSiglip2,
+  Require(kind == kUnstated || kind == kBackend || kind == kSiglip || kind == kT5 || kind == kXlmRoberta ||
+              kind == kLlama || kind == kGemma || kind == kSiglip2,
           "{}: {} does more than its SentencePiece model (other ids or steps); open it with transformers and save its "
           "tokenizer.json",
           where, StatedClass(settings));
