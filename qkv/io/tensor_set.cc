@@ -26,21 +26,25 @@ size_t TensorSet::bytes() const {
 }
 
 std::string TensorSet::StripPrefixes(std::span<const std::string_view> prefixes,
-                                     std::span<const std::string_view> anchors) {
-  DropUnprefixed(prefixes, anchors);
+                                     std::span<const std::string_view> anchors, std::string_view base) {
+  const auto is_bare = [&] {
+    return !base.empty() && std::ranges::any_of(anchors, [&](std::string_view anchor) {
+      return Find(std::string(base).append(anchor)) != nullptr;
+    });
+  };
   std::string stripped;
-  for (bool again = !tensors_.empty(); again;) {
-    again = false;
-    for (const std::string_view prefix : prefixes) {
-      // Sorted: if the first and the last name have it, all have. A name that is nothing but the prefix would be empty.
+  while (!tensors_.empty() && !is_bare()) {
+    DropUnprefixed(prefixes, anchors);
+    // Sorted: if the first and the last name have it, all have. A name that is nothing but the prefix would be empty.
+    const auto prefix = std::ranges::find_if(prefixes, [&](std::string_view begin) {
       const auto has = [&](const StoredTensor& tensor) {
-        return tensor.name.size() > prefix.size() && tensor.name.starts_with(prefix);
+        return tensor.name.size() > begin.size() && tensor.name.starts_with(begin);
       };
-      if (prefix.empty() || !has(tensors_.front()) || !has(tensors_.back())) continue;
-      for (StoredTensor& tensor : tensors_) tensor.name.erase(0, prefix.size());
-      stripped += prefix;
-      again = true;
-    }
+      return !begin.empty() && has(tensors_.front()) && has(tensors_.back());
+    });
+    if (prefix == prefixes.end()) break;
+    for (StoredTensor& tensor : tensors_) tensor.name.erase(0, prefix->size());
+    stripped += *prefix;
   }
   return stripped;
 }

@@ -76,8 +76,10 @@ class TensorSet {
 
   /// Removes the prefix that all names share, as often as one of `prefixes` fits, and returns what was removed. Tensors
   /// without it are dropped, and named in remarks(), if those with it hold a model: one whose name ends like one of
-  /// `anchors`, which no other tensor's does.
-  std::string StripPrefixes(std::span<const std::string_view> prefixes, std::span<const std::string_view> anchors = {});
+  /// `anchors`, which no other tensor's does. Nothing goes once a name is `base` and an anchor: a model's own prefix
+  /// that wrappers have, too.
+  std::string StripPrefixes(std::span<const std::string_view> prefixes, std::span<const std::string_view> anchors = {},
+                            std::string_view base = "");
 
   // For readers of formats.
 

@@ -22,15 +22,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Prefixes that wrappers put before all names: DataParallel, torch.compile, training loops, self-supervision. The last
-// one begins names of some libraries, too; with the others, tensors beside them do not belong to the model.
-constexpr std::array<std::string_view, 11> kWrapperPrefixes = {"module.",    "_orig_mod.",  "model.",   "net.",
-                                                               "network.",   "backbone.",   "teacher.", "student.",
-                                                               "ema_model.", "timm_model.", "encoder."};
+// Begins names of some libraries, too: stripped only where all have it.
+constexpr std::string_view kEncoderPrefix[] = {"encoder."};
 // EVA-CLIP's own files: an image encoder under this prefix beside a text encoder.
 constexpr std::string_view kEvaClipPrefix[] = {"visual."};
 constexpr const char* kEvaClipTensor = "visual.pos_embed";
-constexpr std::span<const std::string_view> kOuterPrefixes(kWrapperPrefixes.data(), kWrapperPrefixes.size() - 1);
 
 // Ends of the name that every library gives the projection of patches.
 constexpr std::string_view kPatches[] = {
@@ -62,8 +58,10 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
-  std::string stripped = tensors.StripPrefixes(kOuterPrefixes, kPatches);
-  stripped += tensors.StripPrefixes(kWrapperPrefixes);
+  std::string stripped = tensors.StripPrefixes(kWrapperPrefixes, kPatches);
+  if (const std::string encoder = tensors.StripPrefixes(kEncoderPrefix); !encoder.empty()) {
+    stripped += encoder + tensors.StripPrefixes(kWrapperPrefixes, kPatches);
+  }
   if (tensors.Find(kEvaClipTensor) != nullptr) stripped += tensors.StripPrefixes(kEvaClipPrefix, kPatches);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();

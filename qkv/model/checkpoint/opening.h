@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "qkv/core/error.h"
@@ -13,6 +14,12 @@
 #include "qkv/io/safetensors.h"
 
 namespace qkv::model {
+
+/// What wrappers put before all names: DataParallel, torch.compile, averages, training loops, self-supervision. What
+/// lies beside the names with it is not of the model.
+inline constexpr std::string_view kWrapperPrefixes[] = {"module.",  "_orig_mod.", "model.",     "net.",
+                                                        "network.", "backbone.",  "teacher.",   "student.",
+                                                        "ema.",     "ema_model.", "timm_model."};
 
 /// The files of a model at one moment: identity of the folder, stamps of the files.
 struct ModelState {

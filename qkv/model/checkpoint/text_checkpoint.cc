@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
-
 constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_len_tokens";
 
 // Keys in the files of sentence-transformers that do not affect a vector.
@@ -190,7 +188,7 @@ TextCheckpoint OpenOnce(const fs::path& path) {
   Require(family != nullptr, "{}: \"model_type\" is {}; supported text models: {}", config.where(),
           io::Quoted(config.String("model_type", "")), TextModelTypes());
   io::TensorSet tensors = io::OpenWeights(path);
-  tensors.StripPrefixes(kWrappers, family->anchors);
+  tensors.StripPrefixes(kWrapperPrefixes, family->anchors, family->base);
   checkpoint.tensors = std::make_shared<const io::TensorSet>(std::move(tensors));
   try {
     TextDescription& d = checkpoint.description;
@@ -205,6 +203,7 @@ TextCheckpoint OpenOnce(const fs::path& path) {
     if (std::string unknown = io::DescribeUnknown(d.settings); !unknown.empty()) {
       d.assumptions.push_back(std::move(unknown));
     }
+    for (const std::string& remark : checkpoint.tensors->remarks()) d.assumptions.push_back(remark);
     Validate(d);
     checkpoint.configuration = json->dump();
     BindParts(*family, &checkpoint);

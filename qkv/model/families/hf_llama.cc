@@ -146,6 +146,7 @@ constinit const TextFamilyRow kHfLlama = {.model_types = kModelTypes,
                                           .describe = DescribeHfLlama,
                                           .decoder = [](const SequenceConfig&) -> const Layout& { return kLayout; },
                                           .known = kKnown,
-                                          .anchors = kAnchors};
+                                          .anchors = kAnchors,
+                                          .base = "model."};
 
 }  // namespace qkv::model

@@ -196,7 +196,8 @@ constinit const TextFamilyRow kHfMarian = {
     .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
     .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; },
     .known = kKnown,
-    .anchors = kAnchors};
+    .anchors = kAnchors,
+    .base = "model."};
 
 std::string HfMarianObstruction(const SequenceConfig& encoder, const SequenceConfig& decoder) {
   for (const SequenceConfig* part : {&encoder, &decoder}) {

@@ -55,6 +55,7 @@ constexpr std::string_view kShared = "shared.weight", kEncoderTable = "encoder.e
                            kDecoderTable = "decoder.embed_tokens.weight", kHead = "lm_head.weight";
 constexpr std::string_view kIgnored[] = {kEncoderTable, kDecoderTable, kHead,
                                          "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
+constexpr std::string_view kAnchors[] = {kShared, kEncoderTable};
 constexpr std::span<const NameRow> kEncoderTables[] = {kEncoderRows}, kDecoderTables[] = {kDecoderRows};
 constexpr Layout kEncoderLayout = {kEncoderTables, kIgnored, {}}, kDecoderLayout = {kDecoderTables, kIgnored, {}};
 
@@ -135,6 +136,7 @@ constinit const TextFamilyRow kHfT5 = {.model_types = kModelTypes,
                                        .describe = DescribeHfT5,
                                        .encoder = [](const SequenceConfig&) -> const Layout& { return kEncoderLayout; },
                                        .decoder = [](const SequenceConfig&) -> const Layout& { return kDecoderLayout; },
-                                       .known = kKnown};
+                                       .known = kKnown,
+                                       .anchors = kAnchors};
 
 }  // namespace qkv::model

@@ -26,6 +26,8 @@ struct TextFamilyRow {
   std::span<const io::KnownKey> known;
   /// Tensors that every model of the family has; what precedes the first of them that is there stands for '@'.
   std::span<const std::string_view> anchors;
+  /// What '@' usually is, where it is a prefix of wrappers, too.
+  std::string_view base;
 };
 
 /// The row of a config.json; null if it is of no family of texts.

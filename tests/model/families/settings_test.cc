@@ -397,6 +397,30 @@ TEST_F(Stored, CountersBesideAWrappedModelAreNamedAndLeftOut) {
   EXPECT_NE(ErrorMessage([&] { Checkpoint::Open(two); }), "");
 }
 
+// Texts' as images'; a prefix that wrappers and the model itself have goes once.
+TEST_F(Stored, WrappersAroundTextModelsAreStripped) {
+  for (const char* golden :
+       {"bert_masked", "gpt2", "llama", "llama_tied", "qwen2", "t5", "t5_encoder", "marian_safetensors"}) {
+    for (const std::string prefix :
+         {"module.", "_orig_mod.", "model.", "net.", "backbone.", "ema.module.", "model._orig_mod."}) {
+      SCOPED_TRACE(std::string(golden) + " " + prefix);
+      const fs::path folder = Copy(std::string("text/") + golden);
+      const TextCheckpoint plain = TextCheckpoint::Open(folder);
+      Write(folder, [&](const std::string& name) { return prefix + name; }, {"n_averaged", "val_acc.correct"});
+      const TextCheckpoint wrapped = TextCheckpoint::Open(folder);
+      std::string told;
+      for (const std::string& line : wrapped.description.assumptions) told += line + "\n";
+      EXPECT_TRUE(Has(told, "which are not read: n_averaged, val_acc.correct")) << told;
+      EXPECT_EQ(plain.description.decoder, wrapped.description.decoder);
+      EXPECT_EQ(wrapped.tensors->Find("n_averaged"), nullptr);
+      EXPECT_EQ(plain.tensors->tensors().back().name, wrapped.tensors->tensors().back().name);
+    }
+  }
+  const fs::path other = Copy("text/llama");
+  Write(other, [](const std::string& name) { return name; }, {"score.weight"});
+  EXPECT_TRUE(Has(ErrorMessage([&] { TextCheckpoint::Open(other); }), "score.weight"));
+}
+
 TEST_F(Stored, AdaptersAreCalledSo) {
   const fs::path folder = Copy("tasks/llama");
   Write(folder, [](const std::string& name) { return name; }, {"model.layers.0.self_attn.q_proj.lora_A.weight"});
