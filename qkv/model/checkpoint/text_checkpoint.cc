@@ -25,7 +25,7 @@ constexpr std::string_view kKnownPools = "mean, cls, max, lasttoken, mean_sqrt_l
 // Keys in the files of sentence-transformers that do not affect a vector.
 constexpr io::KnownKey kPoolKeys[] = {{"word_embedding_dimension"}, {"embedding_dimension"}};
 constexpr io::KnownKey kModuleKeys[] = {{"idx"}, {"name"}, {"kwargs", "{}|[]"}};
-constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"model_type"}, {"similarity_fn_name"}, {"prompts"}};
+constexpr io::KnownKey kPromptKeys[] = {{"__version__"}, {"similarity_fn_name"}, {"prompts"}};
 constexpr io::KnownKey kLengthKeys[] = {{"transformer_task", "\"feature-extraction\""},
                                         {"modality_config"},
                                         {"module_output_name", "\"token_embeddings\""},
@@ -108,6 +108,11 @@ void ReadModules(const fs::path& folder, const io::Json& modules, TextDescriptio
 
 // The prompt before each text, unless the caller names another.
 void ReadPrompt(const io::Fields& fields, TextDescription* d) {
+  // The library gives a model of another class pooling of its own, without prompts.
+  const io::Json& type = fields.Value("model_type");
+  Require(!fields.json().contains("model_type") || type == "SentenceTransformer",
+          "{}: \"model_type\" is {}, expected \"SentenceTransformer\"; convert it with sentence-transformers",
+          fields.where(), type.dump().substr(0, 60));
   const std::string name = fields.String("default_prompt_name", "");
   if (!name.empty()) {
     const io::Fields prompts = fields.Object("prompts");

@@ -226,6 +226,17 @@ TEST_F(Settings, PromptsLengthsAndCaseOfSentences) {
               });
             }),
             "");
+  // sentence-transformers 6.2 gives these pooling of its own.
+  for (const char* type : {R"("SparseEncoder")", R"("CrossEncoder")", "null", R"("SentenceTransformer")"}) {
+    const std::string message = ErrorMessage([&] {
+      Sentence([&](const fs::path& folder) {
+        WriteFile(folder / "config_sentence_transformers.json", fmt::format(R"({{"model_type": {}}})", type));
+      });
+    });
+    const bool fits = std::string_view(type) == R"("SentenceTransformer")";
+    EXPECT_EQ(message.empty(), fits) << message;
+    EXPECT_TRUE(fits || Has(message, fmt::format(R"(config_sentence_transformers.json: "model_type" is {})", type)));
+  }
   for (const char* name : {"sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlnet_config.json"}) {
     const SentenceEmbedding s = Sentence([&](const fs::path& folder) {
       fs::remove(folder / "sentence_bert_config.json");
