@@ -209,10 +209,16 @@ Preprocess PreprocessFromHuggingFace(const io::Fields& fields, int channels, Ima
   CheckOverride(size);
   const ProcessorDefaults& defaults = FindProcessorDefaults(fields);
   // YOLOS pads images to the largest of their batch, which qkv does not need: each image is computed as if alone.
-  const bool pads = Switch(fields, "do_pad", false) && defaults.longest_edge == 0;
+  const bool pads = Switch(fields, "do_pad", defaults.longest_edge > 0 && !defaults.squares);
   Require(!defaults.squares || Switch(fields, "do_resize", true), "{}: \"do_resize\" is off, which EoMT needs",
           fields.where());
-  Require(!pads && !fields.Has("pad_size"), "{}: \"do_pad\" is not supported", fields.where());
+  Require(!pads || defaults.longest_edge > 0, "{}: \"do_pad\" is true, which is not supported", fields.where());
+  const bool has_size = fields.Has("pad_size");  // counts only where "do_pad" is on
+  Require(!pads || !has_size, "{}: \"pad_size\" is {}, which is not supported", fields.where(),
+          fields.Value("pad_size").dump().substr(0, 100));
+  Require(!Switch(fields, "use_square_size", false),
+          R"({}: "use_square_size" is true, which is not supported; write "size" as {{"height": …, "width": …}})",
+          fields.where());
   Preprocess p;
   p.channels = channels;
   Switch(fields, "do_convert_rgb", true);  // checks the type only: images are always converted to the model's channels

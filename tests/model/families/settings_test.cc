@@ -308,7 +308,12 @@ TEST_F(Settings, ThoseOfImagesAreKnownToo) {
     WriteFile(folder / file, json.dump());
     return ErrorMessage([&] { Checkpoint::Open(folder); });
   };
-  EXPECT_TRUE(Has(refusal("hf_vit", "preprocessor_config.json", {{"do_pad", true}}), "do_pad"));
+  EXPECT_TRUE(Has(refusal("hf_vit", "preprocessor_config.json", {{"do_pad", true}}), "\"do_pad\" is true"));
+  const io::Json padded = {{"pad_size", {{"height", 99}, {"width", 99}}}};
+  EXPECT_EQ(refusal("hf_deit", "preprocessor_config.json", padded), "");
+  EXPECT_TRUE(Has(refusal("hf_yolos", "preprocessor_config.json", padded), R"("pad_size" is {"height":99)"));
+  EXPECT_TRUE(Has(refusal("hf_clip", "preprocessor_config.json", {{"use_square_size", true}}), "use_square_size"));
+  EXPECT_EQ(refusal("hf_clip", "preprocessor_config.json", {{"use_square_size", false}}), "");
   EXPECT_TRUE(Has(refusal("hf_vit", "preprocessor_config.json", {{"do_split_image", true}}),
                   "preprocessor_config.json: \"do_split_image\" is true, which qkv does not do"));
   EXPECT_EQ(refusal("hf_vit", "preprocessor_config.json", {{"do_split_image", false}, {"crop_size", 7}}), "");
