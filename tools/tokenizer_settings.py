@@ -153,6 +153,9 @@ FILES = {
     "map_extra": {"tokenizer_config.json": {"extra_special_tokens": ["<new>"]},
                   "special_tokens_map.json": {"extra_special_tokens": ["<new>", "<im>"], "image_token": "<image>"}},
     **{f"both_{i}": {"tokenizer_config.json": config} for i, config in enumerate(BOTH)},
+    **{f"twice_{i}": {"tokenizer_config.json": {"additional_special_tokens": tokens}} for i, tokens in enumerate([
+        [added("<new>", rstrip=True, normalized=True), "<new>"], ["<new>", added("<new>", rstrip=True, normalized=True)],
+        [added("<new>", lstrip=True, normalized=True), added("<new>", special=True, normalized=True), "<new>"]])},
     "own_order": {"tokenizer_config.json": {"b_token": "<new>", "extra_special_tokens": {"c_token": "<im>"}},
                   "special_tokens_map.json": {"a_token": "<image>", "extra_special_tokens": {"d_token": "<NEW>"},
                                               "additional_special_tokens": ["<pad2>"]}},

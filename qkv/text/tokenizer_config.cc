@@ -1,5 +1,6 @@
 // Adds the tokens of a tokenizer's files, as tokenizers' library and as transformers' Python classes do.
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -81,8 +82,15 @@ void AddConfiguredTokens(const TokenizerSettings& settings, std::span<const std:
     tokens.push_back({.token = token, .flags = true});
   }
   StatedTokenSet there;
+  std::unordered_map<std::string, bool> normalized;
   for (StatedToken& token : SpecialTokens(settings, otherwise, extra, &names)) {
-    if (!known.contains(token.token.content) && there.insert(token).second) tokens.push_back(std::move(token));
+    const std::string& content = token.token.content;
+    if (known.contains(content) || !there.insert(token).second) continue;
+    const bool is_normalized = token.token.normalized;
+    Require(normalized.try_emplace(content, is_normalized).first->second == is_normalized,
+            "{}: the token \"{}\" is stated twice, with \"normalized\" true and false; state it once", settings.where,
+            content.substr(0, 100));
+    tokens.push_back(std::move(token));
   }
   for (StatedToken& token : tokens) {
     token.token.special = token.token.special || names.contains(token.token.content);

@@ -175,6 +175,14 @@ TEST(TokenizerSettings, PaddingOfTheFileNamesItsToken) {
   EXPECT_EQ(folder.Open().size(), size);
 }
 
+// Where transformers finds such a token depends on the order and the class.
+TEST(TokenizerSettings, ATokenIsFoundInNormalizedTextOrNot) {
+  SettledFolder folder;
+  folder.Write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer",
+      "additional_special_tokens": [{"content": "<new>", "normalized": true}, "<new>"]})");
+  EXPECT_NE(folder.Refusal().find("the token \"<new>\" is stated twice"), std::string::npos) << folder.Refusal();
+}
+
 // transformers takes any key of it, and those of tokenizer_config.json are replaced.
 TEST(TokenizerSettings, TheMapOfSpecialTokensMayHaveAnyKey) {
   const auto ids = [](const char* config, const char* map) {
