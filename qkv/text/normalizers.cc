@@ -94,12 +94,16 @@ Normalizer StripAccents() {
   };
 }
 
-Normalizer Replace(Regex pattern, std::string content) {
-  return [pattern = std::move(pattern), content = std::move(content)](Segment& segment) {
+Normalizer Replace(Regex pattern, std::string content, std::string where) {
+  return [pattern = std::move(pattern), content = std::move(content), where = std::move(where)](Segment& segment) {
     std::string to;
     size_t copied = 0;
     pattern.ForEachMatch(segment.text, [&](size_t begin, size_t end) {
       if (begin == 0 && end > 0 && content.empty()) segment.at_start = false;
+      Require(end > 0 || content.empty() || segment.text.empty(),
+              "{}: \"Replace\" with a pattern that matches nothing at the start of a text is not supported: tokenizers "
+              "may write its content twice; use \"Prepend\"",
+              where);
       to.append(segment.text, copied, begin - copied);
       to.append(content);
       RequireGrown(to.size(), segment.limit);

@@ -18,8 +18,8 @@ Normalizer LowerCase();
 Normalizer Strip(bool left, bool right);
 /// Removes combining marks.
 Normalizer StripAccents();
-/// Every match becomes `content`, taken literally.
-Normalizer Replace(Regex pattern, std::string content);
+/// Every match becomes `content`, taken literally. Throws Error, prefixed with `where`, at an empty one in front.
+Normalizer Replace(Regex pattern, std::string content, std::string where);
 /// `content` in front, unless the text is empty.
 Normalizer Prepend(std::string content);
 /// SentencePiece's map as tokenizer.json applies it: whole grapheme clusters of up to 5 bytes by the shortest key that

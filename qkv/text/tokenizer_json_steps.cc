@@ -121,7 +121,7 @@ void ReadNormalizer(const io::Fields& step, std::vector<Normalizer>* to) {
   } else if (type == "StripAccents") {
     to->push_back(StripAccents());
   } else if (type == "Replace") {
-    to->push_back(Replace(ReadPattern(step), step.RequiredString("content")));
+    to->push_back(Replace(ReadPattern(step), step.RequiredString("content"), step.where()));
   } else if (type == "Prepend") {
     to->push_back(Prepend(step.RequiredString("prepend")));
   } else if (type == "Precompiled") {

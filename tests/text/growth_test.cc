@@ -102,7 +102,7 @@ const std::vector<std::string> kNormalizers = {
     R"({"type": "Replace", "pattern": {"String": "aa"}, "content": ""})",
     R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "})",
     R"({"type": "Replace", "pattern": {"Regex": "a(?=.*b)?"}, "content": "b"})",
-    R"({"type": "Replace", "pattern": {"Regex": "x*"}, "content": "-"})"};
+    R"({"type": "Replace", "pattern": {"Regex": "(?<=.)x*"}, "content": "-"})"};
 
 const std::vector<std::string> kPreTokenizers = {
     R"({"type": "ByteLevel"})",

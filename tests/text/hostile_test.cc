@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         LyingJson{"Charsmap", Bpe(kAb, ""),
                   R"(, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "////////"})", "trie within"},
         LyingJson{"Replacement", Bpe(kAb, ""),
-                  R"(, "normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"})", ""}),
+                  R"(, "normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"})", "Replace"}),
     [](const auto& test) { return test.param.name; });
 
 // Words and tokens of any length: a search from each byte would take hours here.
@@ -164,7 +164,8 @@ TEST(Hostile, VocabTxt) {
   EXPECT_NE(message(specials, R"({"do_lower_case": "yes"})").find("do_lower_case"), std::string::npos);
   EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"x": {"content": "a"}}})").find("expected ids"),
             std::string::npos);
-  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"1": 5}})").find("expected a JSON object"), std::string::npos);
+  EXPECT_NE(message(specials, R"({"added_tokens_decoder": {"1": 5}})").find("expected a JSON object"),
+            std::string::npos);
   EXPECT_EQ(message(specials, R"({"added_tokens_decoder": {"9": {"content": "ab"}, "7": {"content": ""}}})"), "");
 }
 
