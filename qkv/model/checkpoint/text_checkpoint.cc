@@ -159,6 +159,9 @@ void ReadSentenceFiles(const fs::path& folder, TextDescription* d) {
 // config.json and generation_config.json.
 void ReadConfigs(const fs::path& folder, const io::Fields& config, const TextFamilyRow& family,
                  const io::TensorSet& tensors, TextDescription* d) {
+  // Null is a default of T5's class alone.
+  const bool is_null = config.json().contains("tie_word_embeddings") && config.json()["tie_word_embeddings"].is_null();
+  Require(!is_null || &family == &kHfT5, "{}: \"tie_word_embeddings\" is null, expected true or false", config.where());
   *d = family.describe(config, tensors);
   const std::optional<io::Json> json = ReadOptionalJson(folder / kGenerationFile);
   std::optional<io::Fields> generation;

@@ -93,7 +93,7 @@ constexpr io::KnownKey kGenerationKeys[] = {
     {"prompt_lookup_num_tokens"},
     {"max_matching_ngram_size"},
     {"speculation"},
-    {"num_return_sequences"},  // the first is the one that is written
+    {"num_return_sequences"},  // the first is the one that is written; checked below
     {"num_beam_groups", "1"},
     {"diversity_penalty", "0"},
     {"constraints", "[]"},
@@ -109,7 +109,7 @@ constexpr io::KnownKey kGenerationKeys[] = {
     {"exponential_decay_length_penalty", "null"},
     {"begin_suppress_tokens", "[]"},
     {"forced_decoder_ids", "[]"},
-    {"sequence_bias", "{}|[]"},
+    {"sequence_bias", "null"},
     {"guidance_scale", "1"},
     {"watermarking_config", "null"},
     {"token_healing", "false"},
@@ -181,6 +181,10 @@ GenerationDefaults ReadGenerationDefaults(const io::Fields& config, const io::Fi
   g.renormalise = fields.Bool("renormalize_logits", false);
   g.beams = Count(fields, "num_beams", 1, 1 << 12);
   g.length_penalty = Number(fields, "length_penalty", 1, -1e3, 1e3);
+  const int64_t sequences = Count(fields, "num_return_sequences", 1);
+  Require(sequences <= g.beams || (g.beams == 1 && fields.Bool("do_sample", false)),
+          "{}: \"num_return_sequences\" is {}, and there are {} beams and no draws", fields.where(), sequences,
+          g.beams);
   g.early_stopping = fields.Value("early_stopping") == true;  // or false or "never"
   g.no_repeat_ngram = Count(fields, "no_repeat_ngram_size", 0);
   g.sample = fields.Bool("do_sample", false);

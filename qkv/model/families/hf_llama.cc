@@ -56,6 +56,10 @@ void ReadRotary(const io::Fields& config, SequenceConfig* c) {
   const io::Fields rope = config.Object(older ? "rope_scaling" : "rope_parameters");
   c->positions = SequencePositions::kRotary;
   c->rotary_halves = true;
+  const bool is_inner = rope.json().contains("rope_theta");
+  const io::Json& base = (is_inner ? rope : config).Value("rope_theta");
+  Require(!base.is_null() || !(is_inner ? rope : config).json().contains("rope_theta"),
+          "{}: \"rope_theta\" is null, expected a number", (is_inner ? rope : config).where());
   c->rotary_base = rope.Number("rope_theta", config.Number("rope_theta", nn::kUsualRotaryBase));
   const std::string type = rope.String("rope_type", rope.String("type", "default"));
   if (type == "default") return;
@@ -75,12 +79,43 @@ constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attenti
 // Defaults of the library's classes.
 constexpr int64_t kUsualWindow = 4096, kUsualFirstWindow = 28;
 
+// The library refuses other words, and has layers of one kind in models without windows whatever they say.
+constexpr std::string_view kLayerTypes[] = {kFull,
+                                            kSliding,
+                                            "chunked_attention",
+                                            "window_attention",
+                                            "indexed_attention",
+                                            "compressed_sparse_attention",
+                                            "heavily_compressed_attention",
+                                            "minimax_m3_sparse",
+                                            "conv",
+                                            "moe",
+                                            "hybrid",
+                                            "hybrid_sliding",
+                                            "reference_sliding_attention",
+                                            "linear_attention",
+                                            "sparse",
+                                            "dense",
+                                            "mamba",
+                                            "attention",
+                                            "deepseek_sparse_attention",
+                                            "qwen_sparse_attention"};
+
+void CheckLayerTypes(const io::Fields& config, int64_t depth) {
+  const io::Json& types = config.Value("layer_types");
+  if (types.is_null()) return;
+  Require(types.is_array() && std::ssize(types) == depth,
+          "{}: \"layer_types\" is {}, expected one of each of {} layers", config.where(), types.type_name(), depth);
+  for (const io::Json& type : types) {
+    Require(type.is_string() && std::ranges::find(kLayerTypes, type.get<std::string>()) != std::end(kLayerTypes),
+            "{}: \"layer_types\" has {}, expected {} or {}", config.where(), io::Quoted(type.dump()), kFull, kSliding);
+  }
+}
+
 // How many of Qwen's layers have a window: the last ones, unless "layer_types" says which.
 int64_t CountWindows(const io::Fields& config, int64_t depth) {
   const io::Json& types = config.Value("layer_types");
   if (types.is_null()) return depth - std::min(depth, config.Int("max_window_layers", kUsualFirstWindow));
-  Require(types.is_array() && std::ssize(types) == depth,
-          "{}: \"layer_types\" is {}, expected one of each of {} layers", config.where(), types.type_name(), depth);
   for (const io::Json& type : types) {
     Require(type == kFull || type == kSliding, "{}: \"layer_types\" has {}, expected {} or {}", config.where(),
             io::Quoted(type.dump()), kFull, kSliding);
@@ -135,6 +170,7 @@ TextDescription DescribeHfLlama(const io::Fields& config, const io::TensorSet& t
   c.tied_head = HfTiesHead(config, tensors, "embed_tokens.weight", "lm_head.weight", &description.assumptions,
                            /*unless_given=*/false);
   ReadRotary(config, &c);
+  CheckLayerTypes(config, c.depth);
   ReadWindow(config, type, &c);
   description.decoder = c;
   return description;

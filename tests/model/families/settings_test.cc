@@ -126,7 +126,8 @@ TEST_F(Settings, GenerationThatQkvDoesNotKnowIsRefusedAwayFromItsNeutralValue) {
                           {"eta_cutoff", 1e-3},
                           {"num_beam_groups", 2},
                           {"diversity_penalty", 0.5},
-                          {"sequence_bias", {{{5}, 1.0}}},
+                          {"sequence_bias", io::Json::object()},
+                          {"num_return_sequences", 2},
                           {"stop_strings", {"a"}}};
   for (const auto& [key, value] : other.items()) {
     const std::string message = Refusal("tasks/gpt2", {}, {{key, value}});
@@ -177,6 +178,24 @@ TEST_F(Settings, RotaryBaseAsTheLibraryFindsIt) {
   const SequenceConfig scaled = *Text("tasks/llama", both).decoder;
   EXPECT_EQ(scaled.rotary_base, 500);
   EXPECT_EQ(scaled.rotary_scaling.factor, 2);
+}
+
+// transformers refuses these, too.
+TEST_F(Settings, ValuesThatNoClassTakesAreRefused) {
+  const io::Json null_base = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+  EXPECT_TRUE(Has(Refusal("tasks/llama", {{"rope_parameters", null_base}}), "\"rope_theta\" is null"));
+  EXPECT_TRUE(Has(Refusal("tasks/llama", {{"tie_word_embeddings", nullptr}}), "\"tie_word_embeddings\" is null"));
+  Text("tasks/t5", {{"tie_word_embeddings", nullptr}});
+  const int64_t depth = Text("tasks/llama", {}).decoder->depth;
+  const auto types = [&](int64_t count, const char* type) {
+    return io::Json{{"layer_types", std::vector<std::string>(static_cast<size_t>(count), type)}};
+  };
+  EXPECT_TRUE(Has(Refusal("tasks/llama", types(depth + 1, "full_attention")), "expected one of each of"));
+  EXPECT_TRUE(Has(Refusal("tasks/llama", types(depth, "odd")), "\"layer_types\" has"));
+  Text("tasks/llama", types(depth, "sliding_attention"));
+  EXPECT_TRUE(Has(Refusal("tasks/gpt2", {}, {{"num_return_sequences", 3}, {"num_beams", 2}}), "num_return_sequences"));
+  Text("tasks/gpt2", {}, {{"num_return_sequences", 2}, {"num_beams", 2}});
+  Text("tasks/gpt2", {}, {{"num_return_sequences", 2}, {"do_sample", true}});
 }
 
 TEST_F(Settings, WindowsOfAllLayersOrNone) {
