@@ -50,7 +50,7 @@ def program_types(program):
         for config in ({"model_type": "none"}, {"model_type": "none", "vocab_size": 2}):
             (folder / "config.json").write_text(json.dumps(config))
             refused = subprocess.run([program, "info", "-m", folder], capture_output=True, text=True).stderr
-            listed = re.search(r"these are: (.*)", refused)
+            listed = re.search(r"supported (?:image|text) models: (.*)", refused)
             if not listed:
                 sys.exit(f"{program} lists no model types, but says: {refused}")
             types |= set(listed[1].split(", "))

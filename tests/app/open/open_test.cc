@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 
+#include "qkv/app/open/kinds.h"
+#include "qkv/core/file.h"
+#include "tests/support/errors.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
 
@@ -16,6 +19,24 @@ TEST(Open, GivesTheBuiltInModelWithoutAPath) {
   EXPECT_EQ(OpenCheckpoint({}).source, "built-in digits");
   EXPECT_EQ(LoadModel({}).config().classes, 10);
   EXPECT_THROW(OpenCheckpoint({.given = {.heads = 4}}), Error);
+}
+
+// What a model is, what is expected, and which commands take it; a type that no family has, with those of its kind.
+TEST(Kinds, AreRefusedWithWhatToUseInstead) {
+  RequireKind("embed", Golden("timm_vit"), {ModelKind::kTexts, ModelKind::kImages});
+  const auto refused = [](const std::string& path, ModelKind expected) {
+    return ErrorMessage([&] { RequireKind("generate", path, {expected}); });
+  };
+  const std::string vit = Golden("timm_vit"), text = refused(Golden("tasks/gpt2"), ModelKind::kImages);
+  EXPECT_TRUE(text.starts_with("generate: ")) << text;
+  EXPECT_NE(text.find("is a text model, expected an image model; qkv embed --text"), std::string::npos) << text;
+  EXPECT_NE(refused(vit, ModelKind::kTexts).find("qkv classify -m " + vit + " photo.jpg"), std::string::npos);
+  EXPECT_NE(refused("", ModelKind::kTexts).find("built-in digit classifier"), std::string::npos);
+
+  const TemporaryFolder folder;
+  WriteFile(folder / "config.json", R"({"model_type": "opt", "vocab_size": 2})");
+  const std::string unknown = refused(folder.path().string(), ModelKind::kTexts);
+  EXPECT_NE(unknown.find("\"opt\" is not supported; supported text models: bert"), std::string::npos) << unknown;
 }
 
 TEST(Open, TakesSizeAndPrecision) {
