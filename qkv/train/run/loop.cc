@@ -177,8 +177,6 @@ class Loop {
                         static_cast<double>(config_.batch);
     Require(rows <= kMost, "train: {} steps of {} batches of {} are more than can be counted", schedule_.steps,
             config_.accumulate, config_.batch);
-    Require(run_state_.step <= schedule_.steps, "train: {} holds a state after step {}, but the run has {} steps",
-            folder_.path().string(), run_state_.step, schedule_.steps);
   }
 
   void OpenFolder() {
