@@ -86,7 +86,8 @@ class Shard:
             watch.start()
             for line in process.stdout:
                 started, ended = START.search(line), END.search(line)
-                if started:
+                # A forked process may print again what its parent had not flushed.
+                if started and started[1] in self.left:
                     watch.cancel()
                     watch = threading.Timer(LIMIT_S, process.kill)
                     watch.start()
@@ -104,6 +105,8 @@ class Shard:
             took = time.monotonic() - begin
             why = f"ended after {LIMIT_S} s\n" if took >= LIMIT_S else f"the process ended with {code}\n"
             self.end(running, "Failed", begin, printed + [why])
+        elif code and not any(result.outcome == "Failed" for result in self.results):
+            self.results.append(Result(f"{self.suite}.end", "Failed", output=f"behind its tests it ended with {code}\n" + "".join(printed)))  # fmt: skip
 
     def end(self, test, outcome, begin, printed):
         self.left.remove(test)

@@ -17,7 +17,8 @@ if "--gtest_list_tests" in sys.argv:
     sys.exit()
 flags = open(sys.argv[1].removeprefix("--gtest_flagfile=")).read()
 for name in flags.strip().removeprefix("--gtest_filter=").split(":"):
-    print(f"[ RUN      ] {name}\\nsays {name}", end="", flush=True)  # without an end of its line
+    # Without an end of its line; and what a forked process prints again.
+    print(f"[ RUN      ] {name}\\nsays {name}\\n[ RUN      ] A.Passes\\nsays {name}", end="", flush=True)
     if TESTS[name] == 2:
         os.abort()
     print(["[       OK ]", "[  FAILED  ]", "", "[  SKIPPED ]"][TESTS[name]], name + (", where x = 1" if TESTS[name] == 1 else ""), "(0 ms)", flush=True)
@@ -44,6 +45,11 @@ class RunTests(unittest.TestCase):
     def test_a_program_that_does_not_start_fails_all_its_tests(self):
         results, _ = Shard("suite", [sys.executable, "-c", "pass"], {}, ["A.B", "A.C"]).run()
         self.assertEqual([r.outcome for r in results], ["Failed", "Failed"])
+
+    def test_a_program_that_fails_behind_its_tests_has_failed(self):
+        says = "print('[ RUN      ] A.B\\n[       OK ] A.B (0 ms)'); exit(3)"
+        results, _ = Shard("suite", [sys.executable, "-c", says], {}, ["A.B"]).run()
+        self.assertEqual([(r.name, r.outcome) for r in results], [("suite.A.B", "Passed"), ("suite.end", "Failed")])
 
 
 if __name__ == "__main__":
