@@ -66,7 +66,7 @@ TEST(CaptionCommand, ErrorsNameTheRightCommand) {
   EXPECT_TRUE(Contains(Qkv("caption -m " + Golden("hf_vit") + photo).err, "qkv classify"));
   EXPECT_TRUE(Contains(Qkv("caption -m " + Golden("hf_vit_model") + photo).err, "qkv embed"));
   EXPECT_TRUE(Contains(Qkv("caption -m " + Golden("hf_yolos") + photo).err, "qkv detect"));
-  EXPECT_TRUE(Contains(Qkv("caption -m " + Task("marian") + photo).err, "sees no images"));
+  EXPECT_TRUE(Contains(Qkv("caption -m " + Task("marian") + photo).err, "is a text model"));
   EXPECT_EQ(Qkv("caption" + photo).exit_code, 2);
   for (const std::string command : {"classify -m " + model + photo, "embed -m " + model + photo,
                                     "translate -m " + model + " hello", "generate -m " + model + " --prompt a",
