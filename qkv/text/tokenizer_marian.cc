@@ -13,6 +13,7 @@
 #include "qkv/text/sentencepiece.h"
 #include "qkv/text/tokenizer_class.h"
 #include "qkv/text/tokenizer_parts.h"
+#include "qkv/text/unicode.h"
 #include "qkv/text/word_start.h"
 
 namespace qkv::text {
