@@ -11,35 +11,25 @@ namespace {
 struct Kind {
   ModelKind kind;
   std::string_view name;
-  std::string_view commands;  // "{}": the model
+  std::string_view commands;  // "{0}": the model
 };
 
 constexpr Kind kKinds[] = {
     {ModelKind::kImages, "an image model",
-     "qkv classify -m {} photo.jpg says what an image shows, qkv embed makes vectors of images, qkv attend shows where "
-     "it looks"},
+     "qkv classify -m {0} photo.jpg says what an image shows, qkv embed makes vectors of images, qkv attend shows "
+     "where it looks"},
     {ModelKind::kCaptions, "an image encoder with a decoder of texts",
-     "qkv caption -m {} photo.jpg writes what an image shows"},
+     "qkv caption -m {0} photo.jpg writes what an image shows"},
     {ModelKind::kTexts, "a text model",
      "qkv embed --text makes vectors of texts, qkv generate, translate and summarize write them, qkv qk inspect and "
-     "qkv "
-     "qk certify say what its heads are, and qkv info describes it"},
+     "qkv qk certify say what its heads are, and qkv info describes it"},
     {ModelKind::kSequences, "a sequence model of qkv train",
-     "qkv evaluate -m {} DATA measures it, qkv generate -m {} continues a text if it was trained on one, and qkv qk "
+     "qkv evaluate -m {0} DATA measures it, qkv generate -m {0} continues a text if it was trained on one, and qkv qk "
      "inspect says what its heads are"},
 };
 
 const Kind& RowOf(ModelKind kind) {
   return *std::ranges::find_if(kKinds, [&](const Kind& row) { return row.kind == kind; });
-}
-
-std::string Replaced(std::string_view text, const std::string& path) {
-  std::string result;
-  for (size_t at = text.find("{}"); at != text.npos; at = text.find("{}")) {
-    result.append(text.substr(0, at)).append(path);
-    text.remove_prefix(at + 2);
-  }
-  return result.append(text);
 }
 
 }  // namespace
@@ -51,7 +41,8 @@ ModelKind KindOf(const std::string& path) {
 std::string KindMismatch(const std::string& name, ModelKind kind, std::initializer_list<ModelKind> expected) {
   std::string names;
   for (const ModelKind wanted : expected) names += (names.empty() ? "" : " or ") + std::string(RowOf(wanted).name);
-  return FormatShown("{} is {}, expected {}; {}", name, RowOf(kind).name, names, Replaced(RowOf(kind).commands, name));
+  return FormatShown("{} is {}, expected {}; {}", name, RowOf(kind).name, names,
+                     fmt::format(fmt::runtime(RowOf(kind).commands), name));
 }
 
 void RequireKind(std::string_view command, const std::string& path, std::initializer_list<ModelKind> expected) {
