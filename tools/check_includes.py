@@ -32,10 +32,14 @@ def close(direct):
     return allowed
 
 
+def read_rows(text):
+    """Folder to the words of its row: folders, "all" or "std"."""
+    return {folder: set(re.findall(r"\w+", uses)) for folder, uses in ROW.findall(text.partition(ROOMS)[0])}
+
+
 def read_folders(text):
     """Folder to the folders whose headers it may include."""
-    rows = ROW.findall(text.partition(ROOMS)[0])
-    direct = {folder: set(re.findall(r"\w+", uses)) for folder, uses in rows}
+    direct = read_rows(text)
     for uses in direct.values():
         if "all" in uses:
             uses |= set(direct) - {"cli"}

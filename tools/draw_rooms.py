@@ -6,12 +6,11 @@ A line is left out if others lead to the same folder. --check writes nothing, an
 not up to date.
 """
 import html
-import re
 import sys
 import textwrap
 from pathlib import Path
 
-from check_includes import ROOM_ROW, ROOMS, ROW
+from check_includes import ROOM_ROW, ROOMS, read_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/pictures/rooms.svg"
@@ -30,7 +29,7 @@ WIDTH, HEIGHT, LINE, COLUMN, GAP, MARGIN = 186, 42, 13, 204, 26, 10
 
 def read_uses(text):
     """Folder to the folders that its row names."""
-    uses = {folder: set(re.findall(r"\w+", names)) for folder, names in ROW.findall(text.partition(ROOMS)[0])}
+    uses = read_rows(text)
     for folder, names in uses.items():
         if "all" in names:  # the program loads mpi as a module
             uses[folder] = set(uses) - {folder, "mpi"}
