@@ -1,26 +1,24 @@
 #!/bin/sh
-# Small honest files for a fuzzer to start from: fuzz/seeds.sh NAME FOLDER [GOLDENS]
-# GOLDENS: where the goldens are unpacked, build/asan/goldens unless it is given.
+# Small honest files for a fuzzer to start from: fuzz/seeds.sh NAME FOLDER
 set -eu
 cd "$(dirname "$0")/.."
-goldens=${3:-build/asan/goldens}
 case $1 in
-  safetensors) files=$(find tests models "$goldens" -name '*.safetensors' -size -64k) ;;
+  safetensors) files=$(find tests models -name '*.safetensors' -size -64k) ;;
   npy) files=$(find tests -name '*.npy' -size -64k) ;;
   torch_file)
-    files=$(find "$goldens/tests/io/golden/torch" -type f ! -name '*.json' ! -name '*.safetensors')
+    files=$(find tests/io/golden/torch -type f ! -name '*.json' ! -name '*.safetensors')
     # One long text that is named as a global again and again, and as a buffer that is left out.
     { printf '\200\004X\040\116\000\000'; head -c 20000 /dev/zero | tr '\000' a; printf 'qa0'
       yes hahan0 | head -n 2000 | tr -d '\n' | LC_ALL=C tr n '\223'; printf 'N.'; } > "$2/long_globals"
     ;;
-  config) files=$(find tests models "$goldens" \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
-  image) files=$(find examples "$goldens" -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
+  config) files=$(find tests models \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
+  image) files=$(find examples tests -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
     -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;
   cache)
     printf '\001' > "$2/whole"
     printf '\001\040\001\200' > "$2/changed"
     printf '\001\377\377\0' > "$2/cut"
-    files=$(find "$goldens/tests/golden/timm_vit" -name model.safetensors)
+    files=$(find tests/golden/timm_vit -name model.safetensors)
     ;;
   tokens)
     for positions in none learned sinusoidal rotary; do
@@ -51,7 +49,7 @@ case $1 in
   coco)
     # Annotations, and results behind a zero byte.
     for name in mixed ties id_zero all_crowds no_results; do
-      base=$goldens/tests/app/golden/coco/$name
+      base=tests/app/golden/coco/$name
       { cat "$base.annotations.json"; printf '\000'; cat "$base.results.json"; } > "$2/$name"
     done
     printf '{"images":[{"id":1,"file_name":"a"}],"categories":[{"id":2,"name":"b"}],"annotations":[' > "$2/small"
@@ -70,17 +68,17 @@ case $1 in
   tokenizer)
     # The kind, the file, and a text behind a zero byte.
     for name in clip gpt2 llama3 siglip_json gemma_json steps more_steps bert bert_cased qwen2 llama_json; do
-      { printf '\000'; cat "$goldens/tests/text/golden/$name/tokenizer.json"; printf '\000a photo of a cat'; } > "$2/$name"
+      { printf '\000'; cat "tests/text/golden/$name/tokenizer.json"; printf '\000a photo of a cat'; } > "$2/$name"
     done
     for name in siglip_model gemma llama2 unigram_bytes suffix; do
-      { printf '\001'; cat "$goldens/tests/text/golden/$name/"*.model; printf '\000a photo of a cat'; } > "$2/$name"
+      { printf '\001'; cat "tests/text/golden/$name/"*.model; printf '\000a photo of a cat'; } > "$2/$name"
     done
     small='{"a":0,"b":1,"ab":2,"</w>":3,"<|startoftext|>":4,"<|endoftext|>":5,"a</w>":6}'
     printf '\002%s\n#version: 0.2\na b\n' "$small" > "$2/vocab"
-    { printf '\003'; cat "$goldens"/tests/text/golden/bert_options/tokenizer_config.json; printf '\n'
-      cat "$goldens"/tests/text/golden/bert_options/vocab.txt; printf '\000a photo of a cat'; } > "$2/vocab_txt"
+    { printf '\003'; cat tests/text/golden/bert_options/tokenizer_config.json; printf '\n'
+      cat tests/text/golden/bert_options/vocab.txt; printf '\000a photo of a cat'; } > "$2/vocab_txt"
     printf '\003{"do_lower_case":false,"strip_accents":true}\n[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##b\nab\n' > "$2/small_vocab_txt"
-    { printf '\004'; cat "$goldens"/tests/text/golden/marian/vocab.json; printf '\n'; cat "$goldens"/tests/text/golden/marian/source.spm
+    { printf '\004'; cat tests/text/golden/marian/vocab.json; printf '\n'; cat tests/text/golden/marian/source.spm
       printf '\000>>ita<< a cat'; } > "$2/marian"
     printf '\005a photo of a cat\na photo of two cats\n\000a cat' > "$2/lines"
     printf '\000{"model":{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"a":1,"##b":2}},"normalizer":{"type":' \

@@ -1,27 +1,24 @@
 """The goldens' archives: tests/golden/hf_vit.tar has the folders hf_vit and hf_vit_*, and so on.
 
-    python3 tests/golden/pack.py unpack      build/goldens becomes what the archives hold; what was changed there is lost
-    python3 tests/golden/pack.py pack        the archives become what build/goldens holds
+    python3 tests/golden/pack.py unpack      unpacks the archives that are not unpacked yet, or have changed since
+    python3 tests/golden/pack.py restore     unpacks all; what was changed by hand is lost
+    python3 tests/golden/pack.py pack        the archives become what the folders beside them hold
 
-Unpacked files have the path in build/goldens that they would have in the source tree. To change, add or remove a case by
-hand: unpack, edit, pack. Generators do the same. The tests read what CMake unpacks into their own build tree
-(cmake/Goldens.cmake).
+Cases are unpacked beside their archive, where git ignores them; CMake does so. To change, add or remove one by hand: edit
+its folder, pack. Generators do the same. Their Python files lie in the same folders and belong to no archive.
 
 Archives are not compressed, and equal contents give equal bytes: git stores a change as a difference.
 """
 import hashlib
 import io
 import json
-import os
 import re
-import shutil
 import sys
 import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / "build/goldens"
-RECORD = WORK / "archives.json"  # {archive: digest of what was unpacked}
+RECORD = ROOT / "tests/golden/unpacked.json"  # {archive: digest of what was unpacked}
 FAMILY = re.compile(r"hf_[^_]+|timm_(?:beit|eva|kind|pe|rope)|timm|vit_pytorch|open_clip|[^_]+")
 # Folder of archives: the archive of one of its cases.
 PLACES = {
@@ -34,28 +31,31 @@ PLACES = {
 
 
 def unpacked(place):
-    """The folder in which the cases of PLACE ("tests/golden") lie; QKV_GOLDENS names a folder where CMake put them all."""
-    if "QKV_GOLDENS" in os.environ:
-        return Path(os.environ["QKV_GOLDENS"]) / place
+    """The folder of PLACE, such as "tests/golden", with its cases."""
     unpack()
-    return WORK / place
+    return ROOT / place
 
 
 def unpack():
-    """Unpacks the archives that build/goldens does not hold yet."""
-    record = read_record()
-    for archive, data in stored():
-        if record.get(archive) != digest(data):
-            place, name = archive.rsplit("/", 1)
-            for case in cases_of(place, name.removesuffix(".tar")):
-                shutil.rmtree(case)
+    """Unpacks the archives whose contents do not lie beside them, and removes what no archive holds any more."""
+    record, archives = read_record(), dict(stored())
+    for archive in sorted(record.keys() | archives.keys()):
+        data = archives.get(archive)
+        if data is not None and record.get(archive) == digest(data):
+            continue
+        place, name = archive.rsplit("/", 1)
+        for case in cases_of(place, name.removesuffix(".tar")):
+            for path in files_of(case):
+                path.unlink()
+        record.pop(archive, None)
+        if data is not None:
             with tarfile.open(fileobj=io.BytesIO(data)) as tar:
                 for member in tar:
-                    path = WORK / place / member.name
+                    path = ROOT / place / member.name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(tar.extractfile(member).read())
             record[archive] = digest(data)
-            write_record(record)
+        write_record(record)
 
 
 def pack():
@@ -65,12 +65,10 @@ def pack():
         if record.get(archive) != digest(data):
             sys.exit(f"{archive} is not what was unpacked: unpack, make the change again, pack")
     for place, archive_of in PLACES.items():
-        folders = sorted(path.name for path in (WORK / place).glob("*") if path.is_dir())
-        found = {archive_of(name) for name in folders}
+        found = {archive_of(case.name) for case in cases_in(place)}
         for name in found:
-            archive, data = f"{place}/{name}.tar", tar_of(WORK / place, cases_of(place, name))
+            archive, data = f"{place}/{name}.tar", tar_of(ROOT / place, cases_of(place, name))
             if record.get(archive) != digest(data):
-                (ROOT / place).mkdir(parents=True, exist_ok=True)
                 (ROOT / archive).write_bytes(data)
                 record[archive] = digest(data)
                 print("packed", archive)
@@ -82,15 +80,24 @@ def pack():
     write_record(record)
 
 
+def cases_in(place):
+    """The folders with files of goldens."""
+    return sorted(path for path in (ROOT / place).iterdir() if path.is_dir() and files_of(path))
+
+
 def cases_of(place, name):
-    """The unpacked folders of an archive."""
-    return sorted(path for path in (WORK / place).glob("*") if path.is_dir() and PLACES[place](path.name) == name)
+    """The folders of an archive."""
+    return [path for path in cases_in(place) if PLACES[place](path.name) == name]
+
+
+def files_of(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
 
 
 def tar_of(base, folders):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(path for folder in folders for path in files_of(folder)):
             member = tarfile.TarInfo(path.relative_to(base).as_posix())  # of nobody, at the epoch
             member.size = path.stat().st_size
             with path.open("rb") as file:
@@ -113,13 +120,14 @@ def read_record():
 
 
 def write_record(record):
-    WORK.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 def main():
     if sys.argv[1:] == ["unpack"]:
-        shutil.rmtree(WORK, ignore_errors=True)
+        unpack()
+    elif sys.argv[1:] == ["restore"]:
+        RECORD.unlink(missing_ok=True)
         unpack()
     elif sys.argv[1:] == ["pack"]:
         pack()

@@ -39,7 +39,7 @@ Reading SafeTensorsInMemory() {
 Reading TorchInMemory() {
   Reading reading;
   for (const char* name : {"protocol_2.pth", "protocol_2_old.pth", "deflated.pth", "module.pth", "training_old.pth"}) {
-    reading.seeds.push_back({name, ReadFile(UnpackedFolder() / "tests/io/golden/torch" / name)});
+    reading.seeds.push_back({name, ReadFile(SourceFolder() / "tests/io/golden/torch" / name)});
   }
   reading.read = [](const Seed&, const std::string& bytes) {
     Use(io::ReadWeights(std::as_bytes(std::span(bytes)), "file"));

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path TorchFolder() { return UnpackedFolder() / "tests/io/golden/torch"; }
+fs::path TorchFolder() { return SourceFolder() / "tests/io/golden/torch"; }
 
 // What torch.load reads from each file: file → name → tensor.
 class TorchGolden : public testing::Test {

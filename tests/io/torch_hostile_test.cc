@@ -38,7 +38,7 @@ bool IsRefused(std::string_view bytes) {
 
 class HostileTorch : public testing::TestWithParam<const char*> {
  protected:
-  HostileTorch() : bytes_(ReadFile(UnpackedFolder() / "tests/io/golden/torch" / GetParam())) {
+  HostileTorch() : bytes_(ReadFile(SourceFolder() / "tests/io/golden/torch" / GetParam())) {
     SetMemoryLimit(int64_t{64} << 20);
   }
   ~HostileTorch() override { SetMemoryLimit(before_); }
@@ -78,8 +78,8 @@ INSTANTIATE_TEST_SUITE_P(Of, HostileTorch, testing::ValuesIn(kFiles), [](const a
 // Tensors that stay where they are mapped are compared with their checksum when they are used.
 TEST(TorchChecksums, DamagedStoragesAreRefused) {
   const TemporaryFolder folder;
-  const std::string good = ReadFile(UnpackedFolder() / "tests/io/golden/torch/protocol_2.pth");
-  const TensorSet set = OpenWeights(UnpackedFolder() / "tests/io/golden/torch/protocol_2.pth");
+  const std::string good = ReadFile(SourceFolder() / "tests/io/golden/torch/protocol_2.pth");
+  const TensorSet set = OpenWeights(SourceFolder() / "tests/io/golden/torch/protocol_2.pth");
   const StoredTensor& weight = *set.Find("weight");
   const auto at = static_cast<size_t>(weight.bytes.data() - weight.file->mapped.bytes().data());
   std::string damaged = good;
@@ -141,7 +141,7 @@ TEST(Mistakes, AreNamed) {
 TEST(Mistakes, FoldersNameWhatTheyHold) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "inner/vit");
-  const std::string golden = UnpackedFolder() / "tests/io/golden/torch";
+  const std::string golden = SourceFolder() / "tests/io/golden/torch";
   std::filesystem::copy_file(golden + "/protocol_2.pth", folder / "inner/vit/pytorch_model.bin");
   EXPECT_EQ(OpenWeights(folder / "inner/vit").tensors().size(), 3u);
   EXPECT_MESSAGE(OpenWeights(folder / "inner"), "its subfolders hold models, pass one of them: vit");
@@ -154,7 +154,7 @@ TEST(Mistakes, FoldersNameWhatTheyHold) {
 
 TEST(TorchShards, AreOneModel) {
   const TemporaryFolder folder;
-  std::filesystem::copy(UnpackedFolder() / "tests/io/golden/torch/shards", folder.path());
+  std::filesystem::copy(SourceFolder() / "tests/io/golden/torch/shards", folder.path());
   EXPECT_EQ(OpenWeights(folder.path()).files().size(), 2u);
   EXPECT_EQ(OpenWeights(folder / "pytorch_model.bin.index.json").tensors().size(), 3u);
   std::filesystem::remove(folder / "pytorch_model-00002-of-00002.bin");

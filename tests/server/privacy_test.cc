@@ -115,7 +115,6 @@ TEST_F(Privacy, NoAnswerNamesFoldersOrFiles) {
                                             folder_.path().filename().string(),
                                             fs::temp_directory_path().string() + "/",
                                             SourceFolder().string(),
-                                            UnpackedFolder().string(),
                                             ".safetensors",
                                             "config.json"};
   int failures = 0;

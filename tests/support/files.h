@@ -33,10 +33,6 @@ class TemporaryFolder {
 /// Root of the repository.
 inline std::filesystem::path SourceFolder() { return QKV_SOURCE_DIR; }
 
-/// Where the archives of tests/golden and tests/*/golden are unpacked, with the paths of the source tree
-/// (cmake/Goldens.cmake).
-inline std::filesystem::path UnpackedFolder() { return QKV_GOLDENS_DIR; }
-
 /// Folder of the real images (QKV_DATA), or empty: then tests that need them are skipped.
 inline std::filesystem::path DataFolder() {
   const char* folder = ::getenv("QKV_DATA");

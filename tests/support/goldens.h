@@ -10,7 +10,7 @@
 
 namespace qkv {
 
-inline std::filesystem::path GoldenFolder(const std::string& name) { return UnpackedFolder() / "tests/golden" / name; }
+inline std::filesystem::path GoldenFolder(const std::string& name) { return SourceFolder() / "tests/golden" / name; }
 
 /// The models in a folder with stored outputs of the original library, sorted.
 inline std::vector<std::string> GoldensIn(const std::filesystem::path& folder) {

@@ -12,7 +12,7 @@
 
 namespace qkv::text {
 
-inline std::filesystem::path GoldenFolder() { return UnpackedFolder() / "tests/text/golden"; }
+inline std::filesystem::path GoldenFolder() { return SourceFolder() / "tests/text/golden"; }
 
 /// Texts of texts.json, which are hexadecimal there.
 inline std::vector<std::string> GoldenTexts() {

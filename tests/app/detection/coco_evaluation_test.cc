@@ -26,7 +26,7 @@ io::Json OnlyKeys(const io::Json& json, const io::Json& golden) {
 class CocoGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(CocoGolden, IsEqual) {
-  const std::string base = (UnpackedFolder() / "tests/app/golden/coco" / GetParam()).string();
+  const std::string base = (SourceFolder() / "tests/app/golden/coco" / GetParam()).string();
   const CocoDataset data = ReadCoco(base + ".annotations.json");
   const std::vector<CocoDetection> detections = ReadCocoDetections(base + ".results.json");
   const io::Json golden = io::ReadJson(base + ".scores.json");
@@ -101,7 +101,7 @@ TEST(CocoEvaluation, OnlyAHundredDetectionsCount) {
 }
 
 TEST(CocoEvaluation, DoesNotDependOnThreads) {
-  const std::string base = (UnpackedFolder() / "tests/app/golden/coco/mixed").string();
+  const std::string base = (SourceFolder() / "tests/app/golden/coco/mixed").string();
   const CocoDataset data = ReadCoco(base + ".annotations.json");
   const std::vector<CocoDetection> detections = ReadCocoDetections(base + ".results.json");
   const int threads = NumThreads();
