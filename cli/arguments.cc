@@ -57,9 +57,8 @@ class HelpFormatter : public CLI::FormatterBase {
   template <typename Belongs>
   static std::vector<std::pair<std::string, std::string>> Entries(const CLI::App* app, Belongs belongs) {
     std::vector<const CLI::Option*> options = app->get_options(belongs);
-    std::stable_partition(options.begin(), options.end(), [](const CLI::Option* o) {
-      return !o->check_lname("quiet") && !o->check_lname("help");
-    });
+    std::stable_partition(options.begin(), options.end(),
+                          [](const CLI::Option* o) { return !o->check_lname("quiet") && !o->check_lname("help"); });
     std::vector<std::pair<std::string, std::string>> entries;
     for (const CLI::Option* option : options) entries.emplace_back(Name(option), Description(option));
     return entries;
@@ -323,7 +322,12 @@ Option Command::AddOption(std::string_view names, Target target, std::string_vie
         if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(to)>>) {
           return Option(app_->add_option(name, *to, text));
         } else {
-          return Option(app_->add_option_function<std::string>(name, to, text));
+          const auto each = [to](const std::vector<std::string>& values) {
+            for (const std::string& value : values) to(value);
+          };
+          return Option(app_->add_option_function<std::vector<std::string>>(name, each, text)
+                            ->expected(1)
+                            ->allow_extra_args(false));
         }
       },
       target);
@@ -333,10 +337,13 @@ Option Command::AddFlag(std::string_view names, bool* target, std::string_view d
   return Option(app_->add_flag(std::string(names), *target, std::string(description)));
 }
 
-Option Command::AddFlag(std::string_view name, const std::vector<std::string>& values, std::string* target,
-                        std::string_view description) const {
-  CLI::Option* option = app_->add_flag(fmt::format("{}{{{}}}", name, values.at(0)), *target, std::string(description));
-  option->check(Silent(CLI::IsMember(values)))->option_text(fmt::format("[={}]", fmt::join(values, "|")));
+Option Command::AddFlag(std::string_view name, const std::vector<std::string>& values,
+                        std::function<void(const std::string&)> use, std::string_view description) const {
+  CLI::Option* option = app_->add_flag(fmt::format("{}{{{}}}", name, values.at(0)));
+  option->description(std::string(description))
+      ->check(Silent(CLI::IsMember(values)))
+      ->option_text(fmt::format("[={}]", fmt::join(values, "|")));
+  option->each(std::move(use));
   return Option(option);
 }
 

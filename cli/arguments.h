@@ -60,7 +60,7 @@ class Option {
   CLI::Option* option_;
 };
 
-/// Receives the value of an option; must outlive the parsing. A function is called with the text.
+/// Receives the value of an option; must outlive the parsing. A function is called with the text of each value.
 using Target = std::variant<std::string*, int*, int64_t*, uint64_t*, double*, std::optional<double>*,
                             std::vector<std::string>*, std::function<void(const std::string&)>>;
 
@@ -83,8 +83,8 @@ class Command {
   Option AddOption(std::string_view names, Target target, std::string_view description) const;
   Option AddFlag(std::string_view names, bool* target, std::string_view description) const;
   /// A flag with an optional value, by default the first of these: --cache[=use|verify].
-  Option AddFlag(std::string_view name, const std::vector<std::string>& values, std::string* target,
-                 std::string_view description) const;
+  Option AddFlag(std::string_view name, const std::vector<std::string>& values,
+                 std::function<void(const std::string&)> use, std::string_view description) const;
   /// names: "--shuffle,!--no-shuffle". use(count) receives how often it was given, negative for the name after "!".
   Option AddFlag(std::string_view names, std::function<void(int64_t)> use, std::string_view description) const;
   /// A number of bytes above 0, such as 1500 or 4GB.

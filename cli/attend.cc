@@ -15,8 +15,6 @@
 #include "qkv/app/attention/attend_page.h"
 #include "qkv/app/attention/attention_files.h"
 #include "qkv/app/models/model_title.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
 
 namespace qkv::cli {
 namespace {
@@ -39,25 +37,19 @@ struct AllAttendOptions {
 // The first option given that applies to images only; empty if there is none.
 std::string GivenOfImages(const AllAttendOptions& options) {
   const AllAttendOptions usual;
-  const ModelOptions& model = options.model;
-  return options.rollout                                      ? "--rollout"
-         : !options.query.empty()                             ? "--query"
-         : options.discard != 0                               ? "--discard"
-         : options.start != 0                                 ? "--start"
-         : options.upsampling != usual.upsampling             ? "--upsampling"
-         : options.opacity != usual.opacity                   ? "--opacity"
-         : options.side != usual.side                         ? "--side"
-         : !model.size.empty()                                ? "--size"
-         : !model.labels.empty()                              ? "--labels"
-         : !model.cache.empty()                               ? "--cache"
-         : options.images.ignore_exif                         ? "--ignore-exif"
-         : !options.images.window.empty()                     ? "--window"
-         : !model.settings.empty()                            ? "--set"
-         : model.Hints().configure() || model.given.heads > 0 ? "an option that describes an image model"
-                                                              : "";
+  return options.rollout                          ? "--rollout"
+         : !options.query.empty()                 ? "--query"
+         : options.discard != 0                   ? "--discard"
+         : options.start != 0                     ? "--start"
+         : options.upsampling != usual.upsampling ? "--upsampling"
+         : options.opacity != usual.opacity       ? "--opacity"
+         : options.side != usual.side             ? "--side"
+         : options.images.ignore_exif             ? "--ignore-exif"
+         : !options.images.window.empty()         ? "--window"
+                                                  : "";
 }
 
-int AttendAnyTexts(const AllAttendOptions& options) {
+int AttendAnyTexts(const AllAttendOptions& options, const app::AnyModel& opened) {
   const std::string given = GivenOfImages(options);
   Require(given.empty(), "attend: {} is for images, and {} is a text model; --layer and --head are for both", given,
           options.model.path);
@@ -67,7 +59,7 @@ int AttendAnyTexts(const AllAttendOptions& options) {
                       .layers = options.layers,
                       .head = options.head,
                       .quiet = options.images.quiet},
-                     options.texts);
+                     options.texts, opened);
 }
 
 // "23.4 % to the class token, 1.2 % to register 0"; detection and query tokens, which may be many, together.
@@ -114,7 +106,8 @@ app::AttendRequest MakeRequest(const AllAttendOptions& options, app::MapFormat f
 }
 
 int RunAttend(const AllAttendOptions& options) {
-  if (app::IsTextModel(options.model.path)) return AttendAnyTexts(options);
+  const app::AnyModel opened = OpenModel(options.model);
+  if (opened.facts().is_text()) return AttendAnyTexts(options, opened);
   if (options.images.paths.empty()) {
     PrintMessage("qkv attend: PATH is required: images, or texts for a text model\nRun with --help for more\n");
     return 2;
@@ -132,7 +125,8 @@ int RunAttend(const AllAttendOptions& options) {
   }
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
   if (format == app::MapFormat::kHtml) app::RequireAttendPage();
-  const model::Model model = LoadModel(options.model);
+  opened.Require("attend", app::kAttendImage);
+  const model::Model model = opened.BuildImages();
   app::AttentionMapper mapper(model, MakeRequest(options, format));
   const app::MapStyle style{.upsampling = app::ParseUpsampling(options.upsampling, "--upsampling"),
                             .opacity = options.opacity,

@@ -118,17 +118,15 @@ std::string AttendTextOptions::Given() const {
                            : "";
 }
 
-int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts) {
+int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts, const app::AnyModel& opened) {
   Require(!texts.target || (!texts.decoding.beams && !texts.decoding.tokens),
           "attend: --beams and --tokens apply to what the model writes by itself, and --target replaces that");
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const CollectedTexts inputs = CollectTexts(options.inputs, /*lines=*/true);
   Require(!texts.target || inputs.texts.size() == 1, "attend: --target needs one text, and there are {}",
           inputs.texts.size());
   const std::vector<fs::path> outputs = TextOutputs(options, inputs);
   const app::MapFormat format = outputs.empty() ? app::MapFormat::kNpy : app::ParseOutputFormat(outputs.front());
-  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                              PrintNote, options.model.Policy());
+  const app::LanguageModel model = opened.BuildLanguage();
   const app::TextAttender attender(model, MakeTextRequest(options, texts, model, format));
   Progress progress(std::ssize(inputs.texts), "texts", options.quiet);
   size_t failed = 0;

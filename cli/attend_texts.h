@@ -31,6 +31,6 @@ struct AttendOptions {
 };
 
 /// Writes the attention of each text, or prints it as JSON Lines. Returns the exit status.
-int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts);
+int AttendTexts(const AttendOptions& options, const AttendTextOptions& texts, const app::AnyModel& opened);
 
 }  // namespace qkv::cli

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <tuple>
 
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
 
@@ -65,46 +63,40 @@ struct Modes {
 // All precisions without --dtype; with it fp32 and that one. --stdin measures one.
 std::vector<simd::Precision> PrecisionsFor(const BenchOptions& options, bool from_stdin) {
   using simd::Precision;
-  const std::string& dtype = options.model.dtype;
-  if (dtype.empty() && !from_stdin) return {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8};
-  const Precision precision = dtype.empty() ? Precision::kFloat32 : ParsePrecision(dtype);
+  if (!options.model.has_dtype && !from_stdin) return {Precision::kFloat32, Precision::kBfloat16, Precision::kInt8};
+  const Precision precision = options.model.build.precision;
   if (from_stdin || precision == Precision::kFloat32) return {precision};
   return {Precision::kFloat32, precision};
 }
 
 int Bench(BenchOptions options, const Modes& modes) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<simd::Precision> precisions = PrecisionsFor(options, modes.from_stdin);
   if (!options.train.empty()) {
-    const simd::Precision precision =
-        options.model.dtype.empty() ? simd::Precision::kFloat32 : ParsePrecision(options.model.dtype);
-    return BenchTrain(options, precision, modes.from_stdin);
+    if (options.model.threads > 0) SetNumThreads(options.model.threads);
+    return BenchTrain(options, options.model.build.precision, modes.from_stdin);
   }
-  if (app::IsTextModel(options.model.path)) {
-    Require(!modes.layer && !modes.attention && options.model.size.empty() && options.model.labels.empty(),
-            "bench: --layer, --attention, --size and --labels apply to image models only, and {} is a text model",
-            options.model.path);
-    return modes.from_stdin ? BenchTextFromStdin(options, precisions.front()) : BenchText(options, precisions);
+  const app::AnyModel model = OpenModel(options.model);
+  if (model.facts().is_text()) {
+    Require(!modes.layer && !modes.attention,
+            "bench: --layer and --attention apply to image models only, and {} is a text model", options.model.path);
+    return modes.from_stdin ? BenchTextFromStdin(options, model, precisions.front())
+                            : BenchText(options, model, precisions);
   }
   Require(options.tokens.empty() && options.work.empty(), "bench: --tokens and --work apply to text models only");
   if (options.batch == 0) options.batch = 1;
-  if (modes.attention) return BenchAttention(options, precisions);
-  if (modes.layer) return BenchLayers(options, precisions);
+  if (modes.attention) return BenchAttention(options, model, precisions);
+  if (modes.layer) return BenchLayers(options, model, precisions);
   Require(!modes.from_stdin || options.images.empty(), "bench: --stdin measures random images; leave the files out");
-  if (modes.from_stdin) return BenchFromStdin(options, precisions.front());
-  return BenchModel(options, precisions);
+  if (modes.from_stdin) return BenchFromStdin(options, model, precisions.front());
+  return BenchModel(options, model, precisions);
 }
 
 }  // namespace
 
-model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision) {
-  return LoadModel(checkpoint, options.model, BuildForBench(options, precision));
-}
-
-model::BuildOptions BuildForBench(const BenchOptions& options, simd::Precision precision) {
+app::AnyModel ForBench(const app::AnyModel& model, const BenchOptions& options, simd::Precision precision) {
   model::BuildOptions build{.precision = precision};
   SwitchOff(options.without, &build);  // checked when it was parsed
-  return build;
+  return model.With(build);
 }
 
 std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config) {
@@ -173,7 +165,6 @@ double MillisecondsSince(std::chrono::steady_clock::time_point start) {
 void RegisterBench(Command app, int* exit_code) {
   const auto options = std::make_shared<BenchOptions>();
   const auto modes = std::make_shared<Modes>();
-  options->model.dtype.clear();
   const Command command = app.AddCommand("bench", "Measure a model's speed on this machine");
   options->model.AddModel(command);
   options->model.AddSize(command);

@@ -25,28 +25,28 @@ struct BenchOptions {
 };
 
 /// Speed, memory and drift of a model in each of the given precisions.
-int BenchModel(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
+int BenchModel(const BenchOptions& options, const app::AnyModel& opened,
+               const std::vector<simd::Precision>& precisions);
 /// One pass for each line of stdin; prints its milliseconds on a line of stdout.
-int BenchFromStdin(const BenchOptions& options, simd::Precision precision);
+int BenchFromStdin(const BenchOptions& options, const app::AnyModel& opened, simd::Precision precision);
 /// Speed, memory and drift of a text model; or one pass for each line of stdin.
-int BenchText(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
-int BenchTextFromStdin(const BenchOptions& options, simd::Precision precision);
+int BenchText(const BenchOptions& options, const app::AnyModel& opened, const std::vector<simd::Precision>& precisions);
+int BenchTextFromStdin(const BenchOptions& options, const app::AnyModel& opened, simd::Precision precision);
 /// The error in a text for options.tokens, or an empty string.
 std::string CheckTokenCounts(const std::string& text);
 /// The linear layers of a model's block, one by one, as fractions of the machine's peak rates.
-int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
+int BenchLayers(const BenchOptions& options, const app::AnyModel& opened,
+                const std::vector<simd::Precision>& precisions);
 /// Attention alone and its gradient in these precisions, for several numbers of tokens.
-int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions);
+int BenchAttention(const BenchOptions& options, const app::AnyModel& opened,
+                   const std::vector<simd::Precision>& precisions);
 /// Training steps of a model of the shape options.train: one for each line of stdin, or a report.
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin);
 /// The error in a text for options.train, or an empty string.
 std::string CheckTrainShape(const std::string& text);
 
-/// The model of the options, in this precision.
-model::Model LoadForBench(const model::Checkpoint& checkpoint, const BenchOptions& options, simd::Precision precision);
-
-/// What to build in this precision.
-model::BuildOptions BuildForBench(const BenchOptions& options, simd::Precision precision);
+/// The model to be built in this precision, without the savings that are switched off.
+app::AnyModel ForBench(const app::AnyModel& model, const BenchOptions& options, simd::Precision precision);
 
 /// "vit-base (vit_base_patch16_224)"
 std::string ModelTitle(const BenchOptions& options, const model::VitConfig& config);

@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/output.h"
+#include "qkv/app/open/open.h"
 #include "qkv/attention/attention.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
@@ -24,10 +25,9 @@ Tensor<float> RandomTensor(const Shape& shape, double stddev) {
 // Weights come from memory, as in a model with many blocks: enough copies to evict each other from the caches.
 constexpr int64_t kWeightBytes = int64_t{128} << 20;
 
-model::VitConfig ConfigToMeasure(const BenchOptions& options) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  app::RequireProportion(checkpoint, options.model.Parse());
-  return app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
+const model::VitConfig& ConfigToMeasure(const app::AnyModel& opened) {
+  app::RequireProportion(opened.images(), opened.entry());
+  return opened.facts().config;
 }
 
 struct LayerShape {
@@ -74,8 +74,9 @@ class TimedLayer {
 
 }  // namespace
 
-int BenchLayers(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
-  const model::VitConfig c = ConfigToMeasure(options);
+int BenchLayers(const BenchOptions& options, const app::AnyModel& opened,
+                const std::vector<simd::Precision>& precisions) {
+  const model::VitConfig c = ConfigToMeasure(opened);
   const int64_t M = options.batch * c.tokens(), joined = c.block.attention.joined_width();
   const double widest =
       static_cast<double>(std::max({4 * joined, joined + c.block.width, 3 * c.block.mlp.width + c.block.width}));
@@ -143,8 +144,9 @@ struct AttentionPass {
 
 }  // namespace
 
-int BenchAttention(const BenchOptions& options, const std::vector<simd::Precision>& precisions) {
-  const model::VitConfig c = ConfigToMeasure(options);
+int BenchAttention(const BenchOptions& options, const app::AnyModel& opened,
+                   const std::vector<simd::Precision>& precisions) {
+  const model::VitConfig c = ConfigToMeasure(opened);
   // Both lower precisions compute the products of attention in bfloat16 if the machine has it.
   const bool low = precisions.size() > 1 && simd::Describe(simd::Precision::kBfloat16).native;
   simd::Rates rates = simd::MeasureRates();

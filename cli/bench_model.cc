@@ -11,6 +11,7 @@
 #include "cli/drift.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/open/open.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/blocks/finite.h"
@@ -24,11 +25,6 @@ namespace {
 using simd::Precision;
 
 constexpr int64_t kRandomInputs = 16;
-
-// The configuration at the measured size: that of --size, or that images become.
-model::VitConfig ConfigFor(const BenchOptions& options, const model::Checkpoint& checkpoint) {
-  return app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
-}
 
 // Random pixels of the measured size.
 Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& model, int64_t count) {
@@ -183,11 +179,10 @@ void PrintNotes(const std::vector<Row>& rows, const DriftInputs& inputs) {
 
 }  // namespace
 
-int BenchFromStdin(const BenchOptions& options, Precision precision) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  app::RequireProportion(checkpoint, options.model.Parse());
-  const model::Model model = LoadForBench(checkpoint, options, precision);
-  TimedForward forward(ConfigFor(options, checkpoint), model, options.batch);
+int BenchFromStdin(const BenchOptions& options, const app::AnyModel& opened, Precision precision) {
+  app::RequireProportion(opened.images(), opened.entry());
+  const model::Model model = ForBench(opened, options, precision).BuildImages();
+  TimedForward forward(opened.facts().config, model, options.batch);
   forward.Run();  // the first pass sizes the workspace
   for (std::string line; std::getline(std::cin, line);) {
     const auto start = std::chrono::steady_clock::now();
@@ -198,15 +193,14 @@ int BenchFromStdin(const BenchOptions& options, Precision precision) {
   return 0;
 }
 
-int BenchModel(const BenchOptions& options, const std::vector<Precision>& precisions) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  app::RequireProportion(checkpoint, options.model.Parse());
-  const model::VitConfig config = ConfigFor(options, checkpoint);
+int BenchModel(const BenchOptions& options, const app::AnyModel& opened, const std::vector<Precision>& precisions) {
+  app::RequireProportion(opened.images(), opened.entry());
+  const model::VitConfig& config = opened.facts().config;  // at the size of --size, or that images become
   // Memory: one precision in the process at a time.
   std::vector<Row> rows;
   for (const Precision precision : precisions) {
     ResetPeakMemory();
-    const model::Model model = LoadForBench(checkpoint, options, precision);
+    const model::Model model = ForBench(opened, options, precision).BuildImages();
     TimedForward forward(config, model, options.batch);
     forward.Run();
     forward.Run();
@@ -214,7 +208,7 @@ int BenchModel(const BenchOptions& options, const std::vector<Precision>& precis
   }
   // Drift from the first precision, fp32.
   std::vector<model::Model> models;
-  for (const Precision precision : precisions) models.push_back(LoadForBench(checkpoint, options, precision));
+  for (const Precision precision : precisions) models.push_back(ForBench(opened, options, precision).BuildImages());
   const DriftInputs inputs = ReadDriftInputs(options, config, models.front());
   const Tensor<float> exact = ComputeLogits(inputs, models.front());
   for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = ComputeDrift(ComputeLogits(inputs, models[i]), exact);

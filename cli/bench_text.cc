@@ -114,9 +114,9 @@ void PrintNotes(const TextReport& report) {
 
 }  // namespace
 
-int BenchTextFromStdin(const BenchOptions& options, Precision precision) {
+int BenchTextFromStdin(const BenchOptions& options, const app::AnyModel& opened, Precision precision) {
   const std::vector<std::string> texts = ReadBenchTexts(options);
-  const TextContender contender = OpenContender(options, precision);
+  const TextContender contender = OpenContender(opened, options, precision);
   std::vector<TextWork> works = MakeTextWorks(contender, options, texts);
   Require(works.size() == 1, "bench: --stdin measures one kind of work; choose it by --work {}, with one --tokens",
           works.front().name);
@@ -130,18 +130,18 @@ int BenchTextFromStdin(const BenchOptions& options, Precision precision) {
   return 0;
 }
 
-int BenchText(const BenchOptions& options, const std::vector<Precision>& precisions) {
+int BenchText(const BenchOptions& options, const app::AnyModel& opened, const std::vector<Precision>& precisions) {
   const std::vector<std::string> texts = ReadBenchTexts(options);
   TextReport report{.options = options};
   // Memory: one precision in the process at a time.
   for (const Precision precision : precisions) {
     ResetPeakMemory();
-    const TextContender contender = OpenContender(options, precision);
+    const TextContender contender = OpenContender(opened, options, precision);
     for (const TextWork& work : MakeTextWorks(contender, options, texts)) work.run();
     report.rows.push_back({.precision = precision, .weights = contender.model().weight_bytes(), .peak = PeakMemory()});
   }
   std::vector<TextContender> contenders;
-  for (const Precision precision : precisions) contenders.push_back(OpenContender(options, precision));
+  for (const Precision precision : precisions) contenders.push_back(OpenContender(opened, options, precision));
   // Drift from the first precision, fp32.
   report.architecture = contenders.front().model().description().architecture;
   report.embeds = !contenders.front().model().has_decoder();

@@ -10,11 +10,8 @@
 #include "cli/output.h"
 #include "cli/writing.h"
 #include "qkv/app/open/json_line.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
-#include "qkv/core/parallel.h"
 #include "qkv/core/text.h"
 
 namespace qkv::cli {
@@ -27,26 +24,6 @@ struct CaptionOptions {
   std::string output;
   bool json = false;
 };
-
-// Suggests the command that fits the model.
-std::string InsteadOfCaptions(const model::VitConfig& c) {
-  if (c.detection_classes > 0) return "qkv detect finds its objects";
-  if (c.mask_classes > 0) return "qkv segment finds its masks";
-  if (c.projection_width > 0)
-    return "qkv embed gives vectors of images, and with two towers qkv classify "
-           "--prompts compares them with texts";
-  return c.classes > 0 ? "qkv classify names its classes" : "qkv embed gives vectors of images";
-}
-
-model::Checkpoint OpenWriter(const CaptionOptions& options) {
-  RequireImageModel(options.model, "caption");
-  model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  const model::VitConfig& c = checkpoint.description.config;
-  Require(checkpoint.description.decoder.has_value(),
-          "caption: {} ({}) has no decoder that writes texts; expected a model such as ViT with GPT-2, or TrOCR; {}",
-          options.model.path, c.architecture, InsteadOfCaptions(c));
-  return checkpoint;
-}
 
 // Keeps a text, which may hold line ends, on one line.
 std::string OneLine(std::string text) {
@@ -63,14 +40,13 @@ std::string LineOf(const app::Caption& caption, bool json, bool single, size_t p
 }
 
 int WriteCaptions(const CaptionOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const ImageList images = CollectImages(options.images.paths);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.output);
-  const model::Checkpoint checkpoint = OpenWriter(options);
-  const model::CaptionModel model =
-      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
+  const app::AnyModel opened = OpenModel(options.model);
+  opened.Require("caption", app::kWriteCaption);
+  const model::CaptionModel model = opened.BuildCaptions();
   const app::Captioner captioner(model, options.model.path, PrintNote);
   app::CaptionOptions caption{.settings = options.decoding.Over(captioner.Settings()), .pipeline = {}};
   const bool single = images.files.size() == 1;

@@ -14,7 +14,6 @@
 #include "cli/rows_file.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/app/texts/zero_shot.h"
-#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
@@ -76,8 +75,8 @@ std::optional<RowsFile> MakeRows(const ClassifyOptions& options, const ImageList
 int Classify(const ClassifyOptions& options) {
   Require(!options.logits || options.json || options.output.ends_with(".jsonl"),
           "classify: --logits needs --json or -o FILE.jsonl: a line for people has no room for them");
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const app::AnyModel opened = OpenModel(options.model);
+  const model::Checkpoint& checkpoint = opened.images();
   const bool by_prompts = !options.prompts.empty();
   Require(!checkpoint.description.decoder,
           "classify: {} writes texts about images and has no classes; try: qkv caption", checkpoint.source);
@@ -89,7 +88,6 @@ int Classify(const ClassifyOptions& options) {
               ? "is the image encoder alone: give the folder of the whole model, or try: qkv embed"
               : "has none");
   Require(by_prompts || options.templates.empty(), "classify: --template goes with --prompts");
-  const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
   const ImageList images = CollectImages(options.images.paths);
   const bool single = images.files.size() == 1;
   size_t path_width = 0;
@@ -118,10 +116,10 @@ int Classify(const ClassifyOptions& options) {
     return failed > 0 ? 1 : 0;
   };
   if (!by_prompts) {
-    const model::Model model = LoadModel(checkpoint, options.model, build);
+    const model::Model model = opened.BuildImages();
     return run([&] { return app::Classify(model, images, classify, print); });
   }
-  const model::TwoTowerModel model = app::BuildTowers(checkpoint, options.model.Parse(), build, model::Towers::kBoth);
+  const model::TwoTowerModel model = opened.BuildTowers(model::Towers::kBoth);
   const app::Prompts prompts = app::MakePrompts(options.prompts, options.templates);
   if (prompts.labels.size() == 1 && model.matching() == model::Matching::kSoftmax) {
     PrintNote("--prompts has one class, which always gets 100 %: the model shares 100 % among the classes given");

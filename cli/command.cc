@@ -5,13 +5,8 @@
 
 #include "cli/output.h"
 #include "qkv/app/models/info.h"
-#include "qkv/app/models/model_settings.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
-#include "qkv/model/checkpoint/sequence_checkpoint.h"
-#include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {
 namespace {
@@ -42,9 +37,6 @@ void ModelOptions::AddModel(Command command) {
 void ModelOptions::AddStrict(Command command) {
   command.AddFlag("--strict", &strict, "Fail if a file of the model has a setting that qkv does not know")
       .Group(kFiles);
-  command.Before([this] {
-    if (strict) io::RequireKnown(app::ReadSettings(path, Hints()));
-  });
 }
 
 void ModelOptions::AddHints(Command command) {
@@ -53,7 +45,8 @@ void ModelOptions::AddHints(Command command) {
   };
   add("--architecture", &given.architecture, "NAME",
       "timm's name of the architecture, or a known model's, such as uni2-h or paige-ai/Virchow2");
-  add("--set", &settings, "KEY=VALUE",
+  add(
+      "--set", [this](const std::string& text) { model::AddSetting(text, &given); }, "KEY=VALUE",
       "A setting in the words of timm's model_args or of config.json, such as act_layer=SiLU; once for each")
       .Repeatable();
   add("--heads", &given.heads, "N", "Attention heads, where neither config.json nor the tensors tell them")
@@ -71,11 +64,15 @@ void ModelOptions::AddHints(Command command) {
 
 void ModelOptions::AddPrecision(Command command) {
   command
-      .AddOption("--dtype", &dtype,
-                 "Precision of the linear layers and attention's products; auto: bf16 where the processor is faster "
-                 "in it, else fp32")
+      .AddOption(
+          "--dtype",
+          [this](const std::string& text) {
+            build.precision = app::ParsePrecision(text, "--dtype");
+            has_dtype = true;
+          },
+          "Precision of the linear layers and attention's products (default: fp32); auto: bf16 where the processor is "
+          "faster in it, else fp32")
       .OneOf({"fp32", "bf16", "int8", "auto"})
-      .ShowDefault()
       .Group(kComputing);
   command.AddOption("--threads", &threads, "Threads (default: all cores)")
       .Range(1, 1024)
@@ -86,14 +83,21 @@ void ModelOptions::AddPrecision(Command command) {
 void ModelOptions::AddCompute(Command command) {
   AddPrecision(command);
   command
-      .AddFlag("--cache", {"use", kCacheVerify}, &cache,
-               "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
-               "--cache=verify: compare checksums of the model and of what was kept first")
+      .AddFlag(
+          "--cache", {"use", kCacheVerify},
+          [this](const std::string& text) {
+            cache = text == kCacheVerify ? app::CachePolicy::kVerify : app::CachePolicy::kUse;
+          },
+          "Keep the built model on disk, so that the next start is immediate (always where QKV_CACHE is set); "
+          "--cache=verify: compare checksums of the model and of what was kept first")
       .Group(kComputing);
 }
 
 void ModelOptions::AddSize(Command command) {
-  command.AddOption("--size", &size, "Input size, instead of the checkpoint's own; positions are interpolated")
+  command
+      .AddOption(
+          "--size", [this](const std::string& text) { size = app::ParseSize(text, "--size"); },
+          "Input size, instead of the checkpoint's own; positions are interpolated")
       .TypeName("HxW")
       .Group(kImagesGroup);
 }
@@ -118,76 +122,33 @@ void AddMaxMemory(Command command) {
       .Group(kComputing);
 }
 
-model::ModelHints ModelOptions::Hints() const {
-  model::ModelHints hints = given;
-  for (const std::string& setting : settings) model::AddSetting(setting, &hints);
-  return hints;
-}
-
-app::CachePolicy ModelOptions::Policy() const {
-  if (cache.empty()) return app::CachePolicy::kIfSet;
-  return cache == kCacheVerify ? app::CachePolicy::kVerify : app::CachePolicy::kUse;
-}
-
-app::ModelOptions ModelOptions::Parse() const {
-  app::ModelOptions options{.path = path, .given = Hints(), .labels = labels, .note = PrintNote};
-  options.cache = Policy();
-  if (!size.empty()) options.size = app::ParseSize(size, "--size");
-  return options;
-}
-
 app::InputFiles InputsOf(const ModelOptions& options) {
   app::InputFiles inputs(options.path);
   if (!options.labels.empty()) inputs.Add(options.labels);
   return inputs;
 }
 
-model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell) {
+app::AnyModel OpenModel(const ModelOptions& options, bool tell) {
+  if (options.threads > 0) SetNumThreads(options.threads);
   if (options.path.empty()) {
     Require(options.given.heads == 0, "--heads: belongs to a model given by -m, whose files do not say it");
     Require(options.labels.empty(), "--labels: belongs to a model given by -m");
     Require(options.given.state_dict.empty(), "--state-dict: belongs to a PyTorch file given by -m");
     Require(
-        !options.Hints().configure(),
+        !options.given.configure(),
         "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
     PrintNote("no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)");
   }
-  return app::OpenCheckpoint({.path = options.path,
-                              .given = options.Hints(),
-                              .labels = options.labels,
-                              .note = tell ? app::Note(PrintNote) : app::Note()});
+  app::AnyModel model = app::OpenModel(options, tell ? app::Note(PrintNote) : app::Note());
+  if (options.strict) io::RequireKnown(model.Settings());
+  return model;
 }
 
-model::Model LoadModel(const ModelOptions& options) {
-  if (options.threads > 0) SetNumThreads(options.threads);
-  return LoadModel(OpenCheckpoint(options), options, {.precision = ParsePrecision(options.dtype)});
+void TellUnreadHeads(const app::AnyModel& model) {
+  const std::string unread =
+      model.facts().is_text() ? app::UnreadHeads(model.texts()) : app::UnreadHeads(model.images());
+  if (!unread.empty()) PrintNote(unread);
 }
-
-model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
-                       const model::BuildOptions& build) {
-  return app::BuildModel(checkpoint, options.Parse(), build);
-}
-
-void TellUnreadHeads(const model::Checkpoint& checkpoint) {
-  if (const std::string unread = app::UnreadHeads(checkpoint); !unread.empty()) PrintNote(unread);
-}
-
-void TellUnreadHeads(const model::TextCheckpoint& checkpoint) {
-  if (const std::string unread = app::UnreadHeads(checkpoint); !unread.empty()) PrintNote(unread);
-}
-
-void RequireNoImageOptions(const ModelOptions& options, std::string_view command) {
-  const model::ModelHints hints = options.Hints();
-  Require(options.size.empty() && options.labels.empty() && hints.heads == 0 && hints.state_dict.empty() &&
-              !hints.configure(),
-          "{}: --size, --labels, --set and other options for images do not apply to a text model", command);
-}
-
-void RequireImageModel(const ModelOptions& options, std::string_view command) {
-  app::RequireKind(command, options.path, {app::ModelKind::kImages, app::ModelKind::kCaptions});
-}
-
-simd::Precision ParsePrecision(std::string_view name) { return app::ParsePrecision(name, "--dtype"); }
 
 const std::map<std::string, DType>& StoredTypes() {
   static const std::map<std::string, DType> types = {

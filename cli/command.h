@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "qkv/app/models/abilities.h"
+#include "qkv/app/models/any_model.h"
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/input_files.h"
-#include "qkv/app/open/open.h"
-#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::cli {
 
@@ -52,17 +52,11 @@ void RegisterQkTruncate(Command app, int* exit_code);
 /// The heading in --help of options that say how images are read.
 inline constexpr std::string_view kImagesGroup = "Images";
 
-/// Options of the subcommands that run a model, as text.
-struct ModelOptions {
-  std::string path;  // empty: the model inside the binary
-  std::string size;  // "HxW", "N", or empty
-  std::string dtype = "fp32";
-  int threads = 0;                    // 0: all cores
-  model::ModelHints given;            // what the model's files may leave out, but for the settings
-  std::vector<std::string> settings;  // KEY=VALUE each
-  std::string labels;                 // file with the names of the classes
-  std::string cache;                  // empty: only if QKV_CACHE is set; "use" or "verify"
-  bool strict = false;                // settings that qkv does not know are an error
+/// What the user says about a model, with the options that say it.
+struct ModelOptions : app::ModelEntry {
+  bool has_dtype = false;  // --dtype was given
+  int threads = 0;         // 0: all cores
+  bool strict = false;     // settings that qkv does not know are an error
 
   void AddModel(Command command);      // with --labels, --max-memory, --strict and these:
   void AddStrict(Command command);     // for commands with a --model of their own
@@ -70,13 +64,6 @@ struct ModelOptions {
   void AddPrecision(Command command);  // --dtype and --threads
   void AddCompute(Command command);    // these two and --cache
   void AddSize(Command command);
-
-  /// --cache, or the environment's.
-  app::CachePolicy Policy() const;
-  /// All that the caller said about the model. Throws Error for a malformed setting.
-  model::ModelHints Hints() const;
-  /// For the library, without dtype and threads. Notes go to stderr. Throws Error for a malformed size.
-  app::ModelOptions Parse() const;
 };
 
 /// The files that these options name: the model's, and --labels.
@@ -88,26 +75,12 @@ void AddQuiet(Command command, bool* quiet);
 /// Adds --max-memory, which sets the limit of core/memory.h for the whole process.
 void AddMaxMemory(Command command);
 
-/// Opens the checkpoint. stderr says if it is the built-in one and, if `tell`, what was assumed about it.
-model::Checkpoint OpenCheckpoint(const ModelOptions& options, bool tell = true);
-/// Opens and builds the model at the given size and precision. Sets the number of threads.
-model::Model LoadModel(const ModelOptions& options);
-/// Builds a model from a checkpoint; --model, --dtype and --threads are not read.
-model::Model LoadModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
-                       const model::BuildOptions& build);
+/// Sets the number of threads, and opens the model. stderr says if it is the built-in one and, if `tell`, what was
+/// assumed about it.
+app::AnyModel OpenModel(const ModelOptions& options, bool tell = true);
 
 /// stderr names the heads of the file that are not read (app::UnreadHeads): for vectors that they would change.
-void TellUnreadHeads(const model::Checkpoint& checkpoint);
-void TellUnreadHeads(const model::TextCheckpoint& checkpoint);
-
-/// Throws Error, which begins with the command's name, if an option was given that describes images: for text models.
-void RequireNoImageOptions(const ModelOptions& options, std::string_view command);
-/// Throws Error, which begins with the command's name, for a text or sequence model, whose heads the laboratory
-/// inspects and certifies but does not rewrite.
-void RequireImageModel(const ModelOptions& options, std::string_view command);
-
-/// app::ParsePrecision of --dtype.
-simd::Precision ParsePrecision(std::string_view name);
+void TellUnreadHeads(const app::AnyModel& model);
 
 using app::ParseList;
 using app::PrecisionName;

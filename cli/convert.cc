@@ -11,9 +11,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/open/hub.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
-#include "qkv/core/parallel.h"
 #include "qkv/model/families/families.h"
 
 namespace qkv::cli {
@@ -34,7 +31,6 @@ std::map<std::string, model::Family> Layouts() {
 }
 
 int Convert(const ConvertOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   model::ConvertOptions request;
   if (!options.layout.empty()) request.layout = Layouts().at(options.layout);
   if (!options.dtype.empty()) request.dtype = StoredTypes().at(options.dtype);
@@ -43,10 +39,9 @@ int Convert(const ConvertOptions& options) {
   const std::filesystem::path source = options.model.path.empty() ? "" : app::FolderOf(options.model.path);
   Require(source.empty() || !std::filesystem::equivalent(source, options.output, ignored),
           "convert: {} is the model that is read; write to another folder", options.output);
-  const bool texts = app::IsTextModel(options.model.path);
-  const model::Converted converted =
-      texts ? model::Convert(model::TextCheckpoint::Open(app::FindModel(options.model.path)), options.output, request)
-            : model::Convert(OpenCheckpoint(options.model), options.output, request);
+  const app::AnyModel model = OpenModel(options.model);
+  const model::Converted converted = model.facts().is_text() ? model::Convert(model.texts(), options.output, request)
+                                                             : model::Convert(model.images(), options.output, request);
   for (const std::string& note : converted.notes) PrintMessage("note: {}\n", note);
   PrintMessage("{}: {} tensors, {:.1f} MB, {} layout\n", options.output, converted.tensors,
                static_cast<double>(converted.bytes) / 1e6, converted.layout);

@@ -51,7 +51,9 @@ int Detect(const DetectOptions& options) {
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(images.files);
   inputs.RequireOutput(options.coco);
-  const model::Model model = LoadModel(options.model);
+  const app::AnyModel opened = OpenModel(options.model);
+  opened.Require("detect", app::kDetect);
+  const model::Model model = opened.BuildImages();
   std::vector<int64_t> ids;
   if (!options.coco.empty()) ids = app::CocoImageIds(images.files, PrintNote);
   std::vector<app::CocoDetection> results;

@@ -17,14 +17,9 @@
 #include "qkv/app/detection/detection_evaluation.h"
 #include "qkv/app/evaluation/evaluation.h"
 #include "qkv/app/evaluation/pair_evaluation.h"
-#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/cross_rule.h"
 #include "qkv/core/file.h"
-#include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"
-#include "qkv/model/checkpoint/sequence_checkpoint.h"
-#include "qkv/model/checkpoint/text_checkpoint.h"
-#include "qkv/model/config/sequence_config.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/train/sequences/pairs.h"
@@ -88,18 +83,14 @@ void PrintText(const app::SequenceEvaluation& evaluation, const std::string& mod
   Print("\n");
 }
 
-int EvaluateSequences(const EvaluateOptions& options) {
-  const std::string& model = options.model.path;
-  Require(!model.empty(), "evaluate: {} needs a sequence model, -m RUN", options.data);
+int EvaluateSequences(const EvaluateOptions& options, const app::AnyModel& model) {
   Require(options.output.empty() && options.report.empty() && options.predictions.empty(),
           "evaluate: sequences have no confusion matrix, no page and no --predictions");
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const app::SequenceEvaluation evaluation =
-      app::EvaluateSequences(model, ParsePrecision(options.model.dtype), options.data, options.split);
+  const app::SequenceEvaluation evaluation = app::EvaluateSequences(model, options.data, options.split);
   if (options.json) {
     PrintJsonLine(ToJson(evaluation));
   } else {
-    PrintText(evaluation, model);
+    PrintText(evaluation, options.model.path);
   }
   FlushOutput();
   return 0;
@@ -126,13 +117,11 @@ void PrintText(const app::PairEvaluation& e, const std::string& model) {
   }
 }
 
-int EvaluatePairs(const EvaluateOptions& options) {
-  const std::string& model = options.model.path;
-  RequireNoImageOptions(options.model, "evaluate");
+int EvaluatePairs(const EvaluateOptions& options, const app::AnyModel& model) {
+  model.Require("evaluate", app::kRewriteText);
   options.images.RequireNone("evaluate");
   Require(options.report.empty() && options.predictions.empty(),
           "evaluate: pairs of texts have no page and no --predictions; give -o FILE or --json");
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
   inputs.RequireOutput(options.output);
@@ -143,9 +132,7 @@ int EvaluatePairs(const EvaluateOptions& options) {
     progress->Advance(done - std::exchange(shown, done));
   };
   const app::PairEvaluation evaluation = app::EvaluatePairs(model, options.data,
-                                                            {.precision = ParsePrecision(options.model.dtype),
-                                                             .cache = options.model.Policy(),
-                                                             .split = options.split,
+                                                            {.split = options.split,
                                                              .beams = options.beams,
                                                              .stem = options.stem,
                                                              .cross = options.cross.value_or(nn::CrossWeights()),
@@ -155,7 +142,7 @@ int EvaluatePairs(const EvaluateOptions& options) {
   if (options.json) {
     PrintJsonLine(ToJson(evaluation));
   } else {
-    PrintText(evaluation, model);
+    PrintText(evaluation, options.model.path);
   }
   FlushOutput();
   if (options.output.empty()) return 0;
@@ -197,7 +184,7 @@ void PrintText(const app::DetectionEvaluation& evaluation) {
   }
 }
 
-int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& checkpoint) {
+int EvaluateDetector(const EvaluateOptions& options, const app::AnyModel& opened) {
   Require(options.output.empty() || fs::path(options.output).extension() == ".json",
           "evaluate: for a detector -o is a .json of COCO's results, got {}", options.output);
   Require(options.report.empty() && options.predictions.empty(),
@@ -207,7 +194,7 @@ int EvaluateDetector(const EvaluateOptions& options, const model::Checkpoint& ch
   inputs.Add(data.annotations);
   inputs.Add(data.images.files);
   inputs.RequireOutput(options.output);
-  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+  const model::Model model = opened.BuildImages();
   std::optional<app::DetectionEvaluation> result;
   WithProgress(options.images, data.images, [&](const app::PipelineOptions& pipeline) {
     result = app::EvaluateDetector(model, data, pipeline);
@@ -229,10 +216,9 @@ void Add(const app::ImagePrediction& p, RowsFile& rows) {
                  fmt::format("{}", p.true_probability)});
 }
 
-int EvaluateImages(const EvaluateOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, checkpoint);
+int EvaluateImages(const EvaluateOptions& options, const app::AnyModel& opened) {
+  const model::Checkpoint& checkpoint = opened.images();
+  if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, opened);
   Require(
       checkpoint.description.config.mask_classes == 0,
       "evaluate: {} finds masks, for which there are no scores here; write COCO's results by qkv segment --coco, for "
@@ -245,7 +231,7 @@ int EvaluateImages(const EvaluateOptions& options) {
   const fs::path ending = fs::path(options.output).extension();
   Require(options.output.empty() || ending == ".png" || ending == ".svg",
           "evaluate: the confusion matrix is a .svg or a .png, got {}", options.output);
-  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+  const model::Model model = opened.BuildImages();
   const app::LabelledImages data(options.data, options.split);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.data);
@@ -281,16 +267,16 @@ int EvaluateImages(const EvaluateOptions& options) {
 }
 
 int Evaluate(const EvaluateOptions& options) {
-  const std::string& model = options.model.path;
-  const app::ModelKind kind = app::KindOf(model);
-  if (kind == app::ModelKind::kTexts) {
+  const std::string& path = options.model.path;
+  const app::AnyModel model = OpenModel(options.model);
+  if (model.facts().is_text()) {
     Require(fs::exists(options.data), "evaluate: {}: no such file", options.data);
     Require(train::IsPairs(options.data),
-            "evaluate: {} is a text model, and {} is no .tsv whose first line has a source, a tab and a target", model,
+            "evaluate: {} is a text model, and {} is no .tsv whose first line has a source, a tab and a target", path,
             options.data);
-    return EvaluatePairs(options);
+    return EvaluatePairs(options, model);
   }
-  Require(!model.empty() || !fs::is_regular_file(options.data) || !train::IsPairs(options.data),
+  Require(!path.empty() || !fs::is_regular_file(options.data) || !train::IsPairs(options.data),
           "evaluate: {} has pairs of texts; give the model that translates them by -m", options.data);
   const bool asks_for_pairs = options.cross || options.lines > 0;
   Require(!asks_for_pairs || train::IsPairs(options.data),
@@ -300,11 +286,13 @@ int Evaluate(const EvaluateOptions& options) {
   Require(!asks_for_pairs,
           "evaluate: --cross-weights and --lines are for an encoder-decoder, -m RUN; {} has no cross-attention "
           "to change",
-          model.empty() ? "the built-in classifier" : model);
-  // A .json is a text for sequence models only; otherwise it holds a detector's annotations.
+          path.empty() ? "the built-in classifier" : path);
+  if (model.kind() == model::ModelKind::kSequences) return EvaluateSequences(options, model);
+  // A .json holds a detector's annotations.
   const bool text = train::IsSequenceData(options.data) && fs::path(options.data).extension() != ".json";
-  const bool sequences = text || kind == app::ModelKind::kSequences;
-  return sequences ? EvaluateSequences(options) : EvaluateImages(options);
+  Require(!text, "evaluate: {} needs a sequence model, -m RUN; {} is {}", options.data,
+          path.empty() ? "the built-in classifier" : path, Describe(model.kind()));
+  return EvaluateImages(options, model);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::unique_ptr<server::Server> Listen(server::ServerConfig config, bool any_por
 
 // Refuses a model that the page has no view for; the page would show other models instead.
 void RequireShown(const server::ModelEntry& entry) {
-  Require(app::DescribeModel(entry).kind() != "text",
+  Require(app::DescribeModel(entry).kind_name() != "text",
           "-m {}: the explorer shows image models, and of text models only encoder-decoders, as "
           "translators; for this one use: qkv attend -m {} -o a.html \"A text.\"",
           entry.path, entry.path);

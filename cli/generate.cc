@@ -8,12 +8,10 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/writing.h"
-#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
-#include "qkv/core/parallel.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/sequence/decoder.h"
@@ -48,9 +46,8 @@ std::string ReadPrompt(const GenerateOptions& options) {
 }
 
 // For a model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
-int GenerateBytes(const GenerateOptions& options) {
-  const auto model =
-      model::SequenceModel<float>::Load(options.model.path, {.precision = ParsePrecision(options.model.dtype)});
+int GenerateBytes(const GenerateOptions& options, const app::AnyModel& opened) {
+  const model::SequenceModel<float> model = opened.BuildSequences();
   const model::SequenceConfig& config = model.config();
   Require(config.meaning == model::TokenMeaning::kByte && config.causal,
           "generate: {} is no text model; qkv train book.txt -o RUN makes one", options.model.path);
@@ -88,15 +85,9 @@ int GenerateBytes(const GenerateOptions& options) {
 }
 
 // For a decoder with a tokenizer.
-int GenerateText(const GenerateOptions& options) {
-  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                              PrintNote, options.model.Policy());
-  Require(model.model().has_decoder(),
-          "generate: {} is {}, which writes no text; qkv embed --text makes a vector of one", options.model.path,
-          model.model().description().architecture);
-  Require(!model.model().has_encoder(),
-          "generate: {} is {}, which reads one text and writes another; qkv translate and qkv summarize do that",
-          options.model.path, model.model().description().architecture);
+int GenerateText(const GenerateOptions& options, const app::AnyModel& opened) {
+  opened.Require("generate", app::kContinueText);
+  const app::LanguageModel model = opened.BuildLanguage();
   const std::string prompt = ReadPrompt(options);
   const model::GenerationDefaults& defaults = model.model().description().generation;
   model::GenerationSettings settings = model.Settings(prompt.empty() ? 1 : model.CountTokens(prompt));
@@ -124,13 +115,9 @@ int GenerateText(const GenerateOptions& options) {
 }
 
 int Generate(const GenerateOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  const std::string& path = options.model.path;
-  if (app::IsTextModel(path)) return GenerateText(options);
-  if (fs::is_directory(path) && FileExists(fs::path(path) / "config.json")) {
-    app::RequireKind("generate", path, {app::ModelKind::kTexts, app::ModelKind::kSequences});
-  }
-  return GenerateBytes(options);
+  const app::AnyModel model = OpenModel(options.model);
+  const bool trained_here = model.kind() == model::ModelKind::kSequences;
+  return trained_here ? GenerateBytes(options, model) : GenerateText(options, model);
 }
 
 }  // namespace

@@ -6,11 +6,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/models/model_settings.h"
+#include "qkv/app/models/sequence_info.h"
 #include "qkv/app/models/text_info.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
-#include "qkv/model/checkpoint/sequence_checkpoint.h"
-#include "qkv/model/config/sequence_config.h"
 
 namespace qkv::cli {
 namespace {
@@ -20,33 +17,24 @@ struct InfoOptions {
   bool json = false, settings = false;
 };
 
-// Prints facts as JSON or as lines, or the settings of the model's files.
-int Show(const InfoOptions& options, io::Json json, const std::vector<std::pair<std::string, std::string>>& lines) {
-  std::vector<io::Setting> settings;
-  if (options.settings) settings = app::ReadSettings(options.model.path, options.model.Hints());
-  if (options.json) {
-    if (options.settings) json["settings"] = app::SettingsJson(settings);
-    PrintJsonLine(json);
-  } else if (options.settings) {
-    for (const std::string& line : app::SettingsLines(settings)) Print("{}\n", line);
-  } else {
-    for (const auto& [key, value] : lines) Print("{:<14} {}\n", key, value);
-  }
-  return 0;
-}
-
-int InfoOfText(const InfoOptions& options) {
-  RequireNoImageOptions(options.model, "info");
-  const auto checkpoint = model::TextCheckpoint::Open(options.model.path);
-  return Show(options, app::TextInfoJson(checkpoint), app::TextInfoLines(checkpoint));
+std::vector<std::pair<std::string, std::string>> LinesOf(const app::AnyModel& model) {
+  if (model.facts().is_text()) return app::TextInfoLines(model.texts());
+  return model.facts().is_image() ? app::InfoLines(model.images()) : app::SequenceInfoLines(model.sequences());
 }
 
 int Info(const InfoOptions& options) {
-  if (app::IsTextModel(options.model.path)) return InfoOfText(options);
-  RequireImageModel(options.model, "info");
   // Assumptions are part of the output.
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model, /*tell=*/false);
-  return Show(options, app::InfoJson(checkpoint), app::InfoLines(checkpoint));
+  const app::AnyModel model = OpenModel(options.model, /*tell=*/false);
+  if (options.json) {
+    io::Json json = model.facts().info;
+    if (options.settings) json["settings"] = app::SettingsJson(model.Settings());
+    PrintJsonLine(json);
+  } else if (options.settings) {
+    for (const std::string& line : app::SettingsLines(model.Settings())) Print("{}\n", line);
+  } else {
+    for (const auto& [key, value] : LinesOf(model)) Print("{:<14} {}\n", key, value);
+  }
+  return 0;
 }
 
 }  // namespace

@@ -13,9 +13,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "qkv/app/inspection/inspection.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
-#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/certificate.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
@@ -184,7 +181,6 @@ AttentionTraits WithGiven(const QkCertifyOptions& options, const nn::AttentionCo
 }
 
 void CertifyParts(const QkCertifyOptions& options, const std::vector<inspect::AttentionPart>& parts) {
-  RequireNoImageOptions(options.model, "qk certify");
   const std::vector<inspect::AttentionPart> measured = app::MeasuredParts(parts);
   for (const inspect::AttentionPart& part : parts) {
     if (part.has_queries()) continue;
@@ -214,18 +210,13 @@ void CertifyParts(const QkCertifyOptions& options, const std::vector<inspect::At
 }
 
 int Certify(const QkCertifyOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  if (app::IsTextModel(options.model.path)) {
-    const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
-    CertifyParts(options, inspect::FindParts(checkpoint));
+  const app::AnyModel model = OpenModel(options.model);
+  if (!model.facts().is_image()) {
+    CertifyParts(options,
+                 model.facts().is_text() ? inspect::FindParts(model.texts()) : inspect::FindParts(model.sequences()));
     return 0;
   }
-  if (app::KindOf(options.model.path) == app::ModelKind::kSequences) {
-    const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
-    CertifyParts(options, inspect::FindParts(checkpoint));
-    return 0;
-  }
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const model::Checkpoint& checkpoint = model.images();
   const nn::AttentionConfig& attention = checkpoint.description.config.block.attention;
   const int64_t rank = ChosenRank(options, attention, "");
   const AttentionTraits traits = WithGiven(options, attention, lab::MakeAttentionTraits(checkpoint.description.config));

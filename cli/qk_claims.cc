@@ -73,11 +73,11 @@ std::vector<lab::AblationResults> ReadAblations(const QkClaimsOptions& options) 
 }
 
 int Claims(const QkClaimsOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const std::vector<std::string> ids = ParseClaims(options.only);
   const std::vector<lab::AblationResults> ablations = ReadAblations(options);
-  RequireImageModel(options.model, "qk claims");
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("qk claims", app::kReplaceMatrices);
+  const model::Checkpoint& checkpoint = model.images();
   std::vector<std::filesystem::path> files;
   app::InputFiles inputs = InputsOf(options.model);
   for (const std::string& file : options.ablations) inputs.Add(file);

@@ -13,12 +13,9 @@
 #include "cli/progress.h"
 #include "qkv/app/inspection/inspection.h"
 #include "qkv/app/inspection/inspection_texts.h"
-#include "qkv/app/open/kinds.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
-#include "qkv/core/parallel.h"
-#include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/train/sequences/pair_texts.h"
@@ -60,8 +57,7 @@ Pixels ReadImages(const QkInspectOptions& options, const model::Model& model) {
   return pixels;
 }
 
-Pixels MakeImages(const QkInspectOptions& options, const model::Checkpoint& checkpoint) {
-  const model::VitConfig c = app::WithImageSize(model::InputConfig(checkpoint.description), options.model.Parse().size);
+Pixels MakeImages(const QkInspectOptions& options, const model::VitConfig& c) {
   Pixels pixels;
   pixels.images = fmt::format("{} images of random noise", options.count);
   PrintMessage("qkv: no images given: tokens come from {}; content is that of noise\n", pixels.images);
@@ -70,8 +66,8 @@ Pixels MakeImages(const QkInspectOptions& options, const model::Checkpoint& chec
 }
 
 // Measures the heads of an image model.
-Inspection MeasureImages(const QkInspectOptions& options, int* failed) {
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+Inspection MeasureImages(const QkInspectOptions& options, const app::AnyModel& opened, int* failed) {
+  const model::Checkpoint& checkpoint = opened.images();
   const model::VitConfig& c = checkpoint.description.config;
   Inspection inspection;
   {
@@ -79,8 +75,9 @@ Inspection MeasureImages(const QkInspectOptions& options, int* failed) {
     inspection = app::InspectWeights(checkpoint, [&] { progress.Advance(1); });
   }
   if (options.count == 0) return inspection;
-  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
-  const Pixels pixels = options.images.paths.empty() ? MakeImages(options, checkpoint) : ReadImages(options, model);
+  const model::Model model = opened.BuildImages();
+  const Pixels pixels =
+      options.images.paths.empty() ? MakeImages(options, opened.facts().config) : ReadImages(options, model);
   *failed = pixels.failed;
   Progress progress(app::InspectionSteps(c, pixels.values.dim(0)), "images", options.images.quiet);
   app::InspectTokens(
@@ -123,16 +120,13 @@ Inspection MeasureWeights(const QkInspectOptions& options, const std::string& so
 }
 
 // Measures the heads of a text model; if texts are given, also on their tokens.
-Inspection MeasureTexts(const QkInspectOptions& options) {
-  RequireNoImageOptions(options.model, "qk inspect");
+Inspection MeasureTexts(const QkInspectOptions& options, const app::AnyModel& opened) {
   options.images.RequireNone("qk inspect");
   if (options.images.paths.empty() || options.count == 0) {
     if (options.count > 0) PrintMessage("qkv: no texts given: what heads do on tokens is not shown\n");
-    const auto checkpoint = model::TextCheckpoint::Open(app::FindModel(options.model.path));
-    return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
+    return MeasureWeights(options, opened.texts().source, inspect::FindParts(opened.texts()));
   }
-  const auto model =
-      app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)}, PrintNote);
+  const app::LanguageModel model = opened.BuildLanguage();
   const std::vector<inspect::AttentionPart> all = inspect::FindParts(model.checkpoint());
   Inspection inspection = MeasureWeights(options, model.checkpoint().source, all);
   const std::vector<inspect::AttentionPart> parts = app::MeasuredParts(all);
@@ -146,22 +140,18 @@ Inspection MeasureTexts(const QkInspectOptions& options) {
 }
 
 // Measures the heads of a sequence model that qkv trained on a task or a text.
-Inspection MeasureSequences(const QkInspectOptions& options) {
-  RequireNoImageOptions(options.model, "qk inspect");
+Inspection MeasureSequences(const QkInspectOptions& options, const app::AnyModel& opened) {
   options.images.RequireNone("qk inspect");
   if (!options.images.paths.empty()) {
     Fail("qk inspect: {} is a sequence model without a tokenizer: its weights are inspected, without {}",
          options.model.path, options.images.paths.front());
   }
-  const auto checkpoint = model::SequenceCheckpoint::Open(options.model.path);
-  return MeasureWeights(options, checkpoint.source, inspect::FindParts(checkpoint));
+  return MeasureWeights(options, opened.sequences().source, inspect::FindParts(opened.sequences()));
 }
 
-Inspection Measure(const QkInspectOptions& options, int* failed) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  if (app::IsTextModel(options.model.path)) return MeasureTexts(options);
-  if (app::KindOf(options.model.path) == app::ModelKind::kSequences) return MeasureSequences(options);
-  return MeasureImages(options, failed);
+Inspection Measure(const QkInspectOptions& options, const app::AnyModel& model, int* failed) {
+  if (model.facts().is_text()) return MeasureTexts(options, model);
+  return model.facts().is_image() ? MeasureImages(options, model, failed) : MeasureSequences(options, model);
 }
 
 // A finite number, or a dash.
@@ -226,9 +216,9 @@ void PrintTable(const Inspection& inspection) {
 }
 
 // The files of images or texts that the command reads.
-void AddInputs(const QkInspectOptions& options, app::InputFiles* inputs) {
+void AddInputs(const QkInspectOptions& options, bool of_texts, app::InputFiles* inputs) {
   if (options.images.paths.empty()) return;
-  if (!app::IsTextModel(options.model.path)) return inputs->Add(CollectImages(options.images.paths).files);
+  if (!of_texts) return inputs->Add(CollectImages(options.images.paths).files);
   std::vector<std::filesystem::path> files;
   for (const std::string& text : options.images.paths) {
     if (text != "-" && IsFile(text)) files.emplace_back(text);
@@ -237,11 +227,12 @@ void AddInputs(const QkInspectOptions& options, app::InputFiles* inputs) {
 }
 
 int Inspect(const QkInspectOptions& options) {
+  const app::AnyModel model = OpenModel(options.model);
   app::InputFiles inputs = InputsOf(options.model);
-  AddInputs(options, &inputs);
+  AddInputs(options, model.facts().is_text(), &inputs);
   for (const std::string& file : {options.output, options.report}) inputs.RequireOutput(file);
   int failed = 0;
-  const Inspection inspection = Measure(options, &failed);
+  const Inspection inspection = Measure(options, model, &failed);
   if (!options.output.empty()) WriteFile(options.output, ToCsv(inspection));
   if (!options.report.empty()) WriteFile(options.report, app::InspectionPage(inspection));
   if (options.json) {

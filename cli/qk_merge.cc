@@ -6,16 +6,15 @@
 
 #include "cli/output.h"
 #include "cli/qk_rewrite.h"
-#include "qkv/core/parallel.h"
 #include "qkv/lab/merge.h"
 
 namespace qkv::cli {
 namespace {
 
 int Merge(const RewriteOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  RequireImageModel(options.model, "qk merge");
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("qk merge", app::kReplaceMatrices);
+  const model::Checkpoint& checkpoint = model.images();
   const lab::Written written = lab::Merge(checkpoint, options.output, options.Write());
   PrintSizes(options.output, written);
   PrintWhetherMergingPays(model::InputConfig(checkpoint.description), written);

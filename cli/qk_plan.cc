@@ -116,23 +116,16 @@ std::string DescribeWorkload(const QkPlanOptions& options) {
   if (w.batch > 1) text += fmt::format(", batch {}", w.batch);
   if (w.cached == attention::Cached::kLatent) text += fmt::format(", latents of {} cached", w.latent);
   if (w.cached == attention::Cached::kKeysAndValues) text += ", keys and values cached";
-  return text + fmt::format(", {} wanted; {}, {} thread{}, {} kernels", options.read, options.model.dtype, NumThreads(),
+  return text + fmt::format(", {} wanted; {}, {} thread{}, {} kernels", options.read, options.dtype, NumThreads(),
                             NumThreads() == 1 ? "" : "s", simd::Name(simd::ActiveIsa()));
 }
 
 io::Json WorkloadJson(const QkPlanOptions& options) {
   const Workload& w = options.workload;
-  return {{"queries", w.queries},
-          {"tokens", w.keys},
-          {"width", w.width},
-          {"heads", w.heads},
-          {"head_width", w.head_width},
-          {"value_width", w.values()},
-          {"batch", w.batch},
-          {"cached", options.cached},
-          {"latent", w.latent},
-          {"read", options.read},
-          {"dtype", options.model.dtype}};
+  return {{"queries", w.queries}, {"tokens", w.keys},           {"width", w.width},
+          {"heads", w.heads},     {"head_width", w.head_width}, {"value_width", w.values()},
+          {"batch", w.batch},     {"cached", options.cached},   {"latent", w.latent},
+          {"read", options.read}, {"dtype", options.dtype}};
 }
 
 template <typename T>
@@ -210,10 +203,11 @@ void RequireChoice(const model::VitConfig& c) {
 
 // Prints the orders that inference uses, and their savings.
 int PlanModel(const QkPlanOptions& options) {
-  RequireImageModel(options.model, "qk plan");
-  const model::VitConfig c = model::InputConfig(OpenCheckpoint(options.model).description);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("qk plan", app::kReplaceMatrices);
+  const model::VitConfig c = model::InputConfig(model.images().description);
   RequireChoice(c);
-  const int64_t tokens = app::WithImageSize(c, options.model.Parse().size).tokens();
+  const int64_t tokens = model.facts().config.tokens();
   const auto orders_of = [&](int64_t block, int64_t looked_at) {
     model::AttentionOrders orders = model::PossibleOrders(c, {}, block, looked_at);
     orders.workload.batch = options.workload.batch;
@@ -321,7 +315,7 @@ int QkPlan(QkPlanOptions options) {
   }
   if (options.grid) return PlanGrid(options);
   if (!shapes) return PlanModel(options);
-  const bool wide = options.model.dtype == "fp64";
+  const bool wide = options.dtype == "fp64";
   if (options.from_stdin) return wide ? RunFromStdin<double>(options) : RunFromStdin<float>(options);
   return wide ? PlanShapes<double>(options) : PlanShapes<float>(options);
 }
@@ -359,7 +353,7 @@ void RegisterQkPlan(Command app, int* exit_code) {
   command.AddOption("--read", &options->read, "What is wanted: outputs, scores")
       .OneOf({"outputs", "scores"})
       .Needs(width);
-  command.AddOption("--dtype", &options->model.dtype, "Type of the elements: fp32, fp64").OneOf({"fp32", "fp64"});
+  command.AddOption("--dtype", &options->dtype, "Type of the elements: fp32, fp64").OneOf({"fp32", "fp64"});
   command.AddOption("--threads", &options->model.threads, "Threads (default: all cores)").Range(1, 4096);
   const Option measure =
       command.AddFlag("--measure", &options->measure, "Run each order instead of predicting").Needs(width);

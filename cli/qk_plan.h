@@ -10,6 +10,7 @@ namespace qkv::cli {
 
 struct QkPlanOptions {
   ModelOptions model;
+  std::string dtype = "fp32";    // of the elements: also "fp64"
   attention::Workload workload;  // width 0: the model's
   std::string cached = "nothing", read = "outputs", map;
   bool measure = false, json = false, grid = false, from_stdin = false;

@@ -129,7 +129,7 @@ int Run(const QkPlanOptions& options) {
   const double error = errors[errors.size() / 2];
   if (options.json) {
     PrintJsonLine(io::Json{{"shapes", kShapes},
-                           {"dtype", options.model.dtype},
+                           {"dtype", options.dtype},
                            {"best", predicted.best()},
                            {"within_5_percent", predicted.as_good()},
                            {"worst", predicted.worst()},
@@ -150,14 +150,14 @@ int Run(const QkPlanOptions& options) {
   Print(
       "{} shapes, {}; seconds of the choice by those of the fastest order\n\n{}\nA prediction is off by {:.0f} % "
       "in the median.\n",
-      kShapes, options.model.dtype, EscapedText{ToText(table)}, 100 * error);
+      kShapes, options.dtype, EscapedText{ToText(table)}, 100 * error);
   return 0;
 }
 
 }  // namespace
 
 int PlanGrid(const QkPlanOptions& options) {
-  return options.model.dtype == "fp64" ? Run<double>(options) : Run<float>(options);
+  return options.dtype == "fp64" ? Run<double>(options) : Run<float>(options);
 }
 
 }  // namespace qkv::cli

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "cli/qk_rewrite.h"
-#include "qkv/core/parallel.h"
 #include "qkv/lab/split.h"
 
 namespace qkv::cli {
@@ -13,9 +12,9 @@ struct QkSplitOptions : RewriteOptions {
 };
 
 int Split(const QkSplitOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  RequireImageModel(options.model, "qk split");
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("qk split", app::kReplaceMatrices);
+  const model::Checkpoint& checkpoint = model.images();
   PrintSizes(options.output, lab::Split(checkpoint, options.width, options.output, options.Write()));
   return 0;
 }

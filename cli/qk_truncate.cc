@@ -10,7 +10,6 @@
 #include "cli/output.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/app/images/classes.h"
-#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
 #include "qkv/train/run/evaluation.h"
@@ -118,9 +117,9 @@ int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkp
 }
 
 int Truncate(const QkTruncateOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  RequireImageModel(options.model, "qk truncate");
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("qk truncate", app::kReplaceMatrices);
+  const model::Checkpoint& checkpoint = model.images();
   lab::TruncateOptions request{.rank = options.rank, .write = options.Write()};
   if (options.images.empty() && options.calibration.empty()) {
     PrintSizes(options.output, lab::Truncate(checkpoint, options.output, request));

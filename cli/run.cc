@@ -12,12 +12,8 @@
 #include "qkv/app/capture/capture.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/capture/towers.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
-#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 #include "qkv/model/blocks/finite.h"
-#include "qkv/model/checkpoint/text_checkpoint.h"
 
 namespace qkv::cli {
 namespace {
@@ -60,7 +56,8 @@ app::CaptureRequest ParseRequest(const RunOptions& options, const model::VitConf
 }
 
 // Runs a model that writes about images on pixels and ids in a file.
-Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoint) {
+Result RunCaptions(const RunOptions& options, const app::AnyModel& opened) {
+  const model::Checkpoint& checkpoint = opened.images();
   Require(
       !options.input.empty(),
       "run: {} has a decoder, whose ids have to be given: \"pixels\" and \"decoder_input_ids\" by --input FILE; qkv "
@@ -71,8 +68,7 @@ Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoin
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
   const auto file = io::SafeTensors::Open(options.input);
-  const model::CaptionModel model =
-      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
+  const model::CaptionModel model = opened.BuildCaptions();
   const int64_t last = app::CaptionDepth(checkpoint.description) - 1;
   Result result;
   result.captured =
@@ -80,7 +76,8 @@ Result RunCaptions(const RunOptions& options, const model::Checkpoint& checkpoin
   return result;
 }
 
-Result RunFile(const RunOptions& options, const model::Checkpoint& checkpoint) {
+Result RunFile(const RunOptions& options, const app::AnyModel& opened) {
+  const model::Checkpoint& checkpoint = opened.images();
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
@@ -88,25 +85,22 @@ Result RunFile(const RunOptions& options, const model::Checkpoint& checkpoint) {
   const bool has_texts = file.Find("input_ids") != nullptr;
   Result result;
   if (!has_texts || file.Find("pixels") != nullptr) {
-    const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+    const model::Model model = opened.BuildImages();
     result = RunPixels(options, model, ParseRequest(options, checkpoint.description.config), file);
   }
-  app::AddEmbeddings(checkpoint, {.precision = ParsePrecision(options.model.dtype)}, &file, options.input,
-                     &result.captured);
+  app::AddEmbeddings(checkpoint, options.model.build, &file, options.input, &result.captured);
   return result;
 }
 
 // Runs a text model on ids in a file.
-Result RunTexts(const RunOptions& options) {
+Result RunTexts(const RunOptions& options, const app::AnyModel& opened) {
   Require(!options.input.empty(), "run: {} is a text model; give ids by --input FILE, see qkv tokenize",
           options.model.path);
   Require(options.hidden.empty(), "run: --hidden is for images");
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(options.input);
   inputs.RequireOutput(options.output);
-  TellUnreadHeads(model::TextCheckpoint::Open(options.model.path));
-  const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                        PrintNote, options.model.Policy());
+  const model::TextModel model = opened.BuildTexts();
   const int64_t last = app::TextDepth(model.description()) - 1;
   Result result;
   result.captured = app::CaptureText(model, io::SafeTensors::Open(options.input), options.input,
@@ -124,8 +118,9 @@ Tensor<float> Shrink(Tensor<float> tensor, int64_t count) {
   return shrunk;
 }
 
-Result RunImages(const RunOptions& options, const model::Checkpoint& checkpoint, int* failed) {
-  const model::Model model = LoadModel(checkpoint, options.model, {.precision = ParsePrecision(options.model.dtype)});
+Result RunImages(const RunOptions& options, const app::AnyModel& opened, int* failed) {
+  const model::Checkpoint& checkpoint = opened.images();
+  const model::Model model = opened.BuildImages();
   const app::CaptureRequest request = ParseRequest(options, checkpoint.description.config);
   const ImageList images = CollectImages(options.images.paths);
   app::InputFiles inputs = InputsOf(options.model);
@@ -157,11 +152,12 @@ Result RunImages(const RunOptions& options, const model::Checkpoint& checkpoint,
 }
 
 Result RunAny(const RunOptions& options, int* failed) {
-  if (app::IsTextModel(options.model.path)) return RunTexts(options);
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  TellUnreadHeads(checkpoint);
-  if (checkpoint.description.decoder) return RunCaptions(options, checkpoint);
-  return options.input.empty() ? RunImages(options, checkpoint, failed) : RunFile(options, checkpoint);
+  const app::AnyModel model = OpenModel(options.model);
+  model.Require("run", app::kCaptureTensors);
+  TellUnreadHeads(model);
+  if (model.facts().is_text()) return RunTexts(options, model);
+  if (model.kind() == model::ModelKind::kCaptions) return RunCaptions(options, model);
+  return options.input.empty() ? RunImages(options, model, failed) : RunFile(options, model);
 }
 
 int Run(const RunOptions& options) {
@@ -170,9 +166,8 @@ int Run(const RunOptions& options) {
   const bool is_file = !fs::exists(options.output, ignored) || fs::is_regular_file(options.output, ignored);
   Require(!is_file || options.output.ends_with(".safetensors"), "run: -o ends in .safetensors, got {}", options.output);
   Require(options.input.empty() != options.images.paths.empty(), "run: give either --input FILE or images");
-  Require(options.input.empty() || options.model.size.empty(),
+  Require(options.input.empty() || !options.model.size,
           "run: --size applies to image files; pixels of --input keep their size");
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   int failed = 0;
   const Result result = RunAny(options, &failed);
   std::vector<io::StoredTensor> tensors;

@@ -13,15 +13,12 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
 #include "qkv/app/texts/texts.h"
-#include "qkv/app/vectors/embed.h"
+#include "qkv/app/vectors/embedder.h"
 #include "qkv/app/vectors/search_sheet.h"
 #include "qkv/app/vectors/similar_groups.h"
 #include "qkv/app/vectors/vector_file.h"
 #include "qkv/core/file.h"
-#include "qkv/core/parallel.h"
 #include "qkv/image/encode.h"
 #include "qkv/report/text.h"
 
@@ -69,38 +66,15 @@ void TellNotFinite(const SearchOptions& options, int64_t rows) {
 // An argument is an image, a folder of them, or words.
 bool IsImage(const std::string& query) { return query == "-" || fs::exists(query); }
 
-// Warns if the scores of this model and these vectors are meaningless.
-template <typename Checkpoint>
-void CompareSource(const SearchOptions& options, const app::VectorFile& vectors, const Checkpoint& checkpoint) {
+// Warns if the scores of these queries and these vectors are meaningless.
+void CompareSource(const SearchOptions& options, const app::VectorFile& vectors, const app::EmbeddingSource& queries) {
   if (!vectors.source()) {
     PrintNote(FormatShown("{}: does not say which model made it; its scores are right for the same one only",
                           options.vectors));
     return;
   }
-  const app::EmbeddingSource& source = *vectors.source();
-  if (source.weights != app::FingerprintWeights(*checkpoint.tensors)) {
-    PrintNote(FormatShown("{} was embedded by other weights than {}, by {}: scores across models mean nothing",
-                          options.vectors, checkpoint.source, source.model.empty() ? "built-in digits" : source.model));
-  }
-  const std::string pool = options.pool.empty() ? source.pool : options.pool;
-  if (pool != source.pool) {
-    PrintNote(FormatShown("{} was embedded with --pool {}, the queries are with --pool {}", options.vectors,
-                          source.pool, pool));
-  }
-  if (!source.settings.empty() && source.settings != app::FingerprintSettings(checkpoint)) {
-    PrintNote(
-        FormatShown("{} was embedded with another configuration or preprocessing (--set, --mean, --std, …) than "
-                    "the queries are: the scores mean little",
-                    options.vectors));
-  }
-  const std::string dtype(app::PrecisionName(ParsePrecision(options.model.dtype)));
-  if (!source.dtype.empty() && source.dtype != dtype) {
-    PrintNote(FormatShown("{} was embedded in {}, the queries are in {}: the scores differ a little", options.vectors,
-                          source.dtype, dtype));
-  }
-  if (!options.model.size.empty() && options.model.size != source.size) {
-    PrintNote(FormatShown("{} was embedded at {}, the queries are at --size {}", options.vectors,
-                          source.size.empty() ? "the model's own size" : "--size " + source.size, options.model.size));
+  for (const std::string& difference : app::CompareSources(options.vectors, *vectors.source(), queries)) {
+    PrintNote(difference);
   }
 }
 
@@ -116,10 +90,10 @@ std::vector<fs::path> FilesOf(const std::string& query) {
 }
 
 // Words are compared with vectors of the space that both towers share.
-void RequireSharedSpace(const SearchOptions& options, const app::VectorFile& vectors,
-                        const model::Checkpoint& checkpoint, const std::string& words) {
+void RequireSharedSpace(const SearchOptions& options, const app::VectorFile& vectors, const app::AnyModel& model,
+                        const std::string& words) {
   app::RequireWords(words, "search");
-  Require(checkpoint.description.text.has_value(),
+  Require(model.facts().has_text_tower(),
           "search: {}: no such image; to search for words give a model with a text tower (CLIP, SigLIP) by -m", words);
   Require(!vectors.source() || vectors.source()->pool == "model",
           "search: {} was embedded with --pool {}, whose vectors are in no space with texts; for words embed the "
@@ -139,31 +113,13 @@ std::vector<app::Embedding> WithWords(const std::vector<std::string>& words, con
   return embeddings;
 }
 
-// Vectors of words by the text tower, in their order.
-std::vector<app::Embedding> EmbedWords(const SearchOptions& options, const model::Checkpoint& checkpoint,
-                                       const std::vector<std::string>& words) {
-  const model::TwoTowerModel model = app::BuildTowers(
-      checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)}, model::Towers::kText);
-  return WithWords(words, app::TextEncoder(model, options.model.path, PrintNote).Embed(words, PrintNote));
-}
-
-// Vectors of images, in their order, made like the file's unless the options say otherwise.
-std::vector<app::Embedding> EmbedImages(const SearchOptions& options, const app::VectorFile& vectors,
-                                        const model::Checkpoint& checkpoint, const ImageList& images, int* failed) {
-  ModelOptions how = options.model;
-  std::string pool = options.pool;
-  if (const auto& source = vectors.source()) {
-    if (pool.empty()) pool = source->pool;
-    if (how.size.empty()) how.size = source->size;
-  }
-  if (pool.empty()) pool = "model";
-  Require(pool != "tokens", "search: --pool tokens gives no vector for an image");
-  const model::Model model = LoadModel(checkpoint, how, {.precision = ParsePrecision(how.dtype)});
-  app::EmbedOptions embed{.pooling = app::ParsePooling(pool, "--pool")};
+// Vectors of images, in their order.
+std::vector<app::Embedding> EmbedImages(const SearchOptions& options, app::Embedder& embedder, const ImageList& images,
+                                        int* failed) {
+  Require(embedder.model().facts().pool != "tokens", "search: --pool tokens gives no vector for an image");
   std::vector<app::Embedding> embeddings;
   *failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
-    embed.pipeline = pipeline;
-    return app::Embed(model, images, embed, [&](std::span<const app::Embedding> results) {
+    return embedder.Images(images, pipeline, /*unit_length=*/false, [&](std::span<const app::Embedding> results) {
       embeddings.insert(embeddings.end(), results.begin(), results.end());
     });
   });
@@ -180,19 +136,18 @@ void RequireWidth(const SearchOptions& options, const app::VectorFile& vectors, 
               : "; give the model that embedded it by -m");
 }
 
-Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vectors,
-                     const model::Checkpoint& checkpoint) {
+Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vectors, app::Embedder& embedder) {
   std::vector<std::string> paths, words;
   for (const std::string& query : options.queries) {
-    if (!IsImage(query)) RequireSharedSpace(options, vectors, checkpoint, query);
+    if (!IsImage(query)) RequireSharedSpace(options, vectors, embedder.model(), query);
     (IsImage(query) ? paths : words).push_back(query);
   }
   Queries queries;
   std::vector<app::Embedding> of_images, of_words;
   if (!paths.empty()) {
-    of_images = EmbedImages(options, vectors, checkpoint, CollectImages(paths), &queries.failed);
+    of_images = EmbedImages(options, embedder, CollectImages(paths), &queries.failed);
   }
-  if (!words.empty()) of_words = EmbedWords(options, checkpoint, words);
+  if (!words.empty()) of_words = WithWords(words, embedder.Texts(words));
   // Unreadable images have no vector: each argument takes those of its own.
   auto image = of_images.begin();
   auto word = of_words.begin();
@@ -206,13 +161,12 @@ Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vector
     }
   }
   Require(!queries.names.empty(), "search: no query could be read");
-  RequireWidth(options, vectors, queries, checkpoint.source);
+  RequireWidth(options, vectors, queries, embedder.model().images().source);
   return queries;
 }
 
 // Words, or the lines of a file or of standard input (-), embedded by a text model.
-Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& vectors,
-                         const app::LanguageModel& model) {
+Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& vectors, app::Embedder& embedder) {
   std::vector<std::string> texts;
   for (const std::string& query : options.queries) {
     if (query == "-" || fs::is_regular_file(query)) {
@@ -225,34 +179,35 @@ Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& ve
     texts.push_back(query);
   }
   Queries queries;
-  for (const app::Embedding& embedding : WithWords(texts, model.Embed(texts, PrintNote))) {
+  for (const app::Embedding& embedding : WithWords(texts, embedder.Texts(texts))) {
     queries.Add(embedding, /*is_words=*/true);
   }
-  RequireWidth(options, vectors, queries, model.checkpoint().source);
+  RequireWidth(options, vectors, queries, embedder.model().texts().source);
   return queries;
 }
 
-std::string WeightsOf(const ModelOptions& options) {
-  if (app::IsTextModel(options.path)) {
-    return app::FingerprintWeights(*model::TextCheckpoint::Open(options.path).tensors);
-  }
-  return app::FingerprintWeights(*OpenCheckpoint(options, /*tell=*/false).tensors);
-}
-
-// The model that embedded the file, if none is given and the file names it.
-ModelOptions ChosenModel(const SearchOptions& options, const app::VectorFile& vectors) {
-  ModelOptions model = options.model;
-  if (!model.path.empty() || !vectors.source() || vectors.source()->model.empty()) return model;
+// Opens the model of -m, or else the one that embedded the file, if the file names it. Images are embedded like the
+// file's unless the options say otherwise.
+app::AnyModel OpenSearchModel(SearchOptions& options, const app::VectorFile& vectors) {
+  ModelOptions& model = options.model;
+  model.pool = options.pool;
+  if (!vectors.source()) return OpenModel(model);
   const app::EmbeddingSource& source = *vectors.source();
-  std::error_code ignored;
-  model.path = vectors.Resolve(source.model);
-  Require(fs::exists(model.path, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
-          options.vectors, source.model);
-  Require(source.weights == WeightsOf(model),
+  const bool is_given = !model.path.empty() || source.model.empty();
+  if (!is_given) {
+    std::error_code ignored;
+    model.path = vectors.Resolve(source.model);
+    Require(fs::exists(model.path, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
+            options.vectors, source.model);
+  }
+  if (model.pool.empty()) model.pool = source.pool;
+  if (!model.size && !source.size.empty()) model.size = app::ParseSize(source.size, "size");
+  app::AnyModel opened = OpenModel(model);
+  Require(is_given || source.weights == app::FingerprintWeights(opened.tensors()),
           "search: {} was embedded by -m {}, which has other weights now; embed the images again, or give the model by "
           "-m",
           options.vectors, source.model);
-  return model;
+  return opened;
 }
 
 void PrintText(const app::SearchAnswer& answer, bool one) {
@@ -305,26 +260,24 @@ void AddInputs(const SearchOptions& options, app::InputFiles* inputs) {
   if (!queries.empty()) inputs->Add(app::CollectImages(queries, {}).files);
 }
 
-Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors) {
-  if (app::IsTextModel(options.model.path)) {
-    Require(options.sheet.empty(), "search: --sheet shows photos, and {} is a text model", options.model.path);
-    RequireNoImageOptions(options.model, "search");
-    options.images.RequireNone("search");
-    Require(options.pool.empty() || options.pool == "model",
-            "search: --pool {} applies to images only; a text has one vector, as its model makes it", options.pool);
-    const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                                PrintNote, options.model.Policy());
-    CompareSource(options, vectors, model.checkpoint());
-    return EmbedTextQueries(options, vectors, model);
+Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors, app::Embedder& embedder) {
+  if (!embedder.model().facts().is_text()) {
+    CompareSource(options, vectors, embedder.SourceOfImages());
+    return EmbedQueries(options, vectors, embedder);
   }
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  CompareSource(options, vectors, checkpoint);
-  return EmbedQueries(options, vectors, checkpoint);
+  Require(options.sheet.empty(), "search: --sheet shows photos, and {} is a text model", options.model.path);
+  options.images.RequireNone("search");
+  CompareSource(options, vectors, embedder.SourceOfTexts());
+  return EmbedTextQueries(options, vectors, embedder);
+}
+
+bool IsTextModel(const std::string& path) {
+  return !path.empty() && model::FindKind(app::FindModel(path)) == model::ModelKind::kTexts;
 }
 
 // Rows of a file that are similar to each other, grouped: duplicates.
 std::vector<app::SearchAnswer> FindPairs(const SearchOptions& options, const app::VectorFile& vectors) {
-  const bool of_texts = vectors.source() && app::IsTextModel(vectors.Resolve(vectors.source()->model));
+  const bool of_texts = vectors.source() && IsTextModel(vectors.Resolve(vectors.source()->model));
   Progress progress(vectors.count(), "vectors", options.images.quiet);
   const app::SimilarGroups found =
       app::FindSimilarGroups(vectors.vectors(), static_cast<float>(options.least.value_or(kDuplicate)),
@@ -394,20 +347,19 @@ std::vector<app::SearchHit> ChooseHits(const SearchOptions& options, const app::
 int Search(SearchOptions options) {
   const bool picture = options.sheet.ends_with(".png") || options.sheet.ends_with(".html");
   Require(options.sheet.empty() || picture, "search: --sheet ends in .png or .html, got {}", options.sheet);
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   if (options.pairs) return SearchPairs(options);
   Require(!options.queries.empty(),
           "search: expected images or words to search for, or --pairs for duplicates among the vectors");
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
-  options.model = ChosenModel(options, vectors);
+  app::Embedder embedder(OpenSearchModel(options, vectors), PrintNote);
   options.images.DigitsWithout(options.model, kEncoder);
   if (!options.sheet.empty()) {
     app::InputFiles inputs = InputsOf(options.model);
     AddInputs(options, &inputs);
     inputs.RequireOutput(options.sheet);
   }
-  const Queries queries = AnyQueries(options, vectors);
-  const bool of_texts = app::IsTextModel(options.model.path);
+  const Queries queries = AnyQueries(options, vectors, embedder);
+  const bool of_texts = embedder.model().facts().is_text();
   // Further paths may lead to the query itself.
   const int64_t more = options.exclude_self ? kCopiesOfQuery : 0;
   const app::SearchResult found =

@@ -80,7 +80,9 @@ int Segment(const SegmentOptions& options) {
   for (const fs::path& file : pictures) inputs.RequireOutput(file);
   for (const fs::path& file : maps) inputs.RequireOutput(file);
   inputs.RequireOutput(options.coco);
-  const model::Model model = LoadModel(options.model);
+  const app::AnyModel opened = OpenModel(options.model);
+  opened.Require("segment", app::kSegment);
+  const model::Model model = opened.BuildImages();
   const app::SegmentRules rules = MakeRules(options, model);
   Require(options.coco.empty() || rules.task != app::SegmentTask::kPanoptic || !maps.empty(),
           "segment: COCO's panoptic results refer to maps of ids: give --ids too");

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/served_models.h"
-#include "qkv/app/models/model_settings.h"
+#include "qkv/app/models/any_model.h"
 #include "qkv/app/open/shipped.h"
 #include "qkv/server/server.h"
 
@@ -46,7 +46,7 @@ server::ServerConfig ConfigOf(const ServeOptions& options) {
   if (options.config.empty() && !options.models.empty()) config.models.front().at_start = true;
   server::RequireModels(config.models);
   for (const server::ModelEntry& entry : config.models) {
-    if (options.strict) io::RequireKnown(app::ReadSettings(entry.path, {}));
+    if (options.strict) io::RequireKnown(app::OpenModel(entry).Settings());
   }
   if (!options.address.empty()) config.address = options.address;
   if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);

@@ -17,10 +17,7 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
   const bool named = equals != text.npos && text.find('/') > equals;
   entry.path = named ? text.substr(equals + 1) : text;
   entry.id = named ? text.substr(0, equals) : app::IdOfPath(text);
-  if (!dtype.empty()) {
-    app::ParsePrecision(dtype, "--dtype");
-    entry.dtype = dtype;
-  }
+  if (!dtype.empty()) entry.build.precision = app::ParsePrecision(dtype, "--dtype");
   std::error_code ignored;
   if (!std::filesystem::exists(app::FindModel(entry.path), ignored)) {
     Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);

@@ -180,16 +180,10 @@ std::string CheckTokenCounts(const std::string& text) {
   return fmt::format("expected numbers of tokens separated by commas, such as 16,128, got \"{}\"", text);
 }
 
-TextContender OpenContender(const BenchOptions& options, simd::Precision precision) {
-  const model::BuildOptions build = BuildForBench(options, precision);
-  const std::string& path = options.model.path;
-  if (options.images.empty()) {
-    return {
-        {},
-        std::make_shared<const model::TextModel>(app::LoadTextModel(path, build, PrintNote, options.model.Policy()))};
-  }
-  return {std::make_shared<const app::LanguageModel>(app::LanguageModel::Open(path, build, {}, options.model.Policy())),
-          {}};
+TextContender OpenContender(const app::AnyModel& opened, const BenchOptions& options, simd::Precision precision) {
+  const app::AnyModel model = ForBench(opened, options, precision);
+  if (options.images.empty()) return {{}, std::make_shared<const model::TextModel>(model.BuildTexts())};
+  return {std::make_shared<const app::LanguageModel>(model.BuildLanguage()), {}};
 }
 
 std::vector<std::string> ReadBenchTexts(const BenchOptions& options) {

@@ -21,7 +21,7 @@ struct TextContender {
   const model::TextModel& model() const { return language ? language->model() : *alone; }
 };
 
-TextContender OpenContender(const BenchOptions& options, simd::Precision precision);
+TextContender OpenContender(const app::AnyModel& opened, const BenchOptions& options, simd::Precision precision);
 
 /// Texts of the files in options.images, one a line; none without files.
 std::vector<std::string> ReadBenchTexts(const BenchOptions& options);

@@ -10,14 +10,12 @@
 #include "cli/text_inputs.h"
 #include "cli/writing.h"
 #include "qkv/app/open/json_line.h"
-#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/shipped.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/cross_rule.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/app/texts/pieces.h"
 #include "qkv/core/file.h"
-#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {
@@ -54,16 +52,13 @@ int Rewrite(TranslateOptions options, std::string_view name) {
                           name == "translate" ? "descriptions of software, English to Italian"
                                               : "the synopsis of a piece of software from its English description"));
   }
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
-  Require(std::filesystem::exists(options.model.path), "cannot open model {}: no such file or folder",
-          options.model.path);
-  app::RequireKind(name, options.model.path, {app::ModelKind::kTexts});
+  const app::AnyModel opened = OpenModel(options.model);
+  opened.Require(name, app::kRewriteText);
   const CollectedTexts given = CollectTexts(options.texts, options.lines);
   app::InputFiles inputs = InputsOf(options.model);
   inputs.Add(given.files);
   inputs.RequireOutput(options.output);
-  const auto model = app::LanguageModel::Open(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                              PrintNote, options.model.Policy());
+  const app::LanguageModel model = opened.BuildLanguage();
   app::WritingOptions writing{.prefix = options.prefix.value_or(model.Prefix(name)),
                               .together = options.batch,
                               .settings = options.decoding.Over(model.Settings())};

@@ -13,9 +13,6 @@
 #include "qkv/app/capture/capture.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/capture/towers.h"
-#include "qkv/app/open/kinds.h"
-#include "qkv/app/texts/language.h"
-#include "qkv/core/parallel.h"
 #include "qkv/io/json.h"
 
 namespace qkv::cli {
@@ -145,22 +142,17 @@ std::string NamesOf(const app::Captured& captured) {
   return names;
 }
 
-Answers AnswerCaptions(const VerifyOptions& options, const model::Checkpoint& checkpoint,
-                       const io::SafeTensors& reference) {
-  const model::CaptionModel model =
-      app::BuildCaptionModel(checkpoint, options.model.Parse(), {.precision = ParsePrecision(options.model.dtype)});
-  const int64_t last = app::CaptionDepth(checkpoint.description) - 1;
+Answers AnswerCaptions(const VerifyOptions& options, const app::AnyModel& opened, const io::SafeTensors& reference) {
+  const model::CaptionModel model = opened.BuildCaptions();
+  const int64_t last = app::CaptionDepth(opened.images().description) - 1;
   Answers answers{.captured =
                       app::CaptureCaptions(model, reference, options.reference, LayersOfParts(reference, last))};
   answers.names = NamesOf(answers.captured);
   return answers;
 }
 
-Answers AnswerPixels(const VerifyOptions& options, const io::SafeTensors& reference) {
-  const model::BuildOptions build = {.precision = ParsePrecision(options.model.dtype)};
-  const model::Checkpoint checkpoint = OpenCheckpoint(options.model);
-  if (checkpoint.description.decoder) return AnswerCaptions(options, checkpoint, reference);
-  const model::Model model = LoadModel(checkpoint, options.model, build);
+Answers AnswerPixels(const VerifyOptions& options, const app::AnyModel& opened, const io::SafeTensors& reference) {
+  const model::Model model = opened.BuildImages();
   const int64_t depth = model.config().depth;
   const Tensor<float> pixels = app::ReadPixels(reference, options.reference, model.config());
   const app::CaptureRequest request = {Layers(reference, "hidden", depth), Layers(reference, "attention", depth - 1)};
@@ -169,7 +161,7 @@ Answers AnswerPixels(const VerifyOptions& options, const io::SafeTensors& refere
   answers.captured = app::Allocate(model, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
   model::Workspace<float> workspace;
   app::CaptureBatch(model, pixels, request, 0, workspace, answers.captured);
-  app::AddEmbeddings(checkpoint, build, &reference, options.reference, &answers.captured);
+  app::AddEmbeddings(opened.images(), opened.entry().build, &reference, options.reference, &answers.captured);
   // A reference of an original, or of an earlier release, has a vector of the image as "logits".
   if (const auto pooled = answers.captured.find("pooled");
       pooled != answers.captured.end() && reference.Find("pooled") == nullptr) {
@@ -179,10 +171,8 @@ Answers AnswerPixels(const VerifyOptions& options, const io::SafeTensors& refere
   return answers;
 }
 
-Answers AnswerTexts(const VerifyOptions& options, const io::SafeTensors& reference) {
-  RequireNoImageOptions(options.model, "verify");
-  const auto model = app::LoadTextModel(options.model.path, {.precision = ParsePrecision(options.model.dtype)},
-                                        PrintNote, options.model.Policy());
+Answers AnswerTexts(const VerifyOptions& options, const app::AnyModel& opened, const io::SafeTensors& reference) {
+  const model::TextModel model = opened.BuildTexts();
   const model::TextDescription& description = model.description();
   const int64_t last = app::TextDepth(description) - 1;
   Answers answers{.captured = app::CaptureText(model, reference, options.reference, LayersOfParts(reference, last))};
@@ -196,11 +186,16 @@ Answers AnswerTexts(const VerifyOptions& options, const io::SafeTensors& referen
   return answers;
 }
 
+Answers AnswerAny(const VerifyOptions& options, const app::AnyModel& model, const io::SafeTensors& reference) {
+  model.Require("verify", app::kCaptureTensors);
+  if (model.facts().is_text()) return AnswerTexts(options, model, reference);
+  if (model.kind() == model::ModelKind::kCaptions) return AnswerCaptions(options, model, reference);
+  return AnswerPixels(options, model, reference);
+}
+
 int Verify(const VerifyOptions& options) {
-  if (options.model.threads > 0) SetNumThreads(options.model.threads);
   const auto reference = io::SafeTensors::Open(options.reference);
-  const Answers answers =
-      app::IsTextModel(options.model.path) ? AnswerTexts(options, reference) : AnswerPixels(options, reference);
+  const Answers answers = AnswerAny(options, OpenModel(options.model), reference);
   const app::Captured& captured = answers.captured;
 
   int compared = 0, failed = 0;
@@ -231,11 +226,11 @@ int Verify(const VerifyOptions& options) {
     PrintMessage("qkv: the reference's \"{}\" is not compared: the model gives {}\n", name, answers.names);
   }
   PrintMessage("{} of {} tensors agree\n", compared - failed, compared + std::ssize(unknown));
-  if (failed > 0 && options.model.dtype != "fp32" && !options.tolerance) {
+  if (failed > 0 && options.model.build.precision != simd::Precision::kFloat32 && !options.tolerance) {
     PrintMessage(
         "qkv: the limits are those of fp32 arithmetic, {} rounds weights and activations: say how much may differ "
         "(--tolerance 0.05), or measure the drift of the answers on images (qkv bench -m MODEL photos/)\n",
-        options.model.dtype);
+        PrecisionName(options.model.build.precision));
   }
   return failed > 0 || !unknown.empty() ? 1 : 0;
 }

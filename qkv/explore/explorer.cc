@@ -173,11 +173,11 @@ Packet Explorer::Models() const {
     try {
       const std::shared_ptr<const ModelFacts> model = source_->Describe(entry.id);
       facts = model->is_text() ? DescribeLanguage(*model->texts) : DescribeImages(*model);
-      facts["kind"] = model->kind();
+      facts["kind"] = model->kind_name();
     } catch (const Error& error) {  // one that cannot be opened must not hide the others
       facts["error"] = error.what();
     }
-    facts["id"] = entry.id, facts["title"] = TitleOf(entry), facts["dtype"] = entry.dtype;
+    facts["id"] = entry.id, facts["title"] = TitleOf(entry), facts["dtype"] = app::PrecisionName(entry.build.precision);
     facts["shipped"] = app::ShippedNameOf(entry.path);
     answer.json["models"].push_back(std::move(facts));
   }

@@ -153,16 +153,8 @@ class Reader {
           {{"id", [&](const YAML::Node& n) { m.id = Word(n); }},
            {"title", [&](const YAML::Node& n) { m.title = Word(n); }},
            {"path", [&](const YAML::Node& n) { m.path = Path(Word(n)); }},
-           {"dtype",
-            [&](const YAML::Node& n) {
-              app::ParsePrecision(Word(n), "dtype");
-              m.dtype = Word(n);
-            }},
-           {"size",
-            [&](const YAML::Node& n) {
-              app::ParseSize(Word(n), "size");
-              m.size = Word(n);
-            }},
+           {"dtype", [&](const YAML::Node& n) { m.build.precision = app::ParsePrecision(Word(n), "dtype"); }},
+           {"size", [&](const YAML::Node& n) { m.size = app::ParseSize(Word(n), "size"); }},
            {"pool",
             [&](const YAML::Node& n) {
               app::ParsePooling(Word(n), "pool");

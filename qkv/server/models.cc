@@ -35,7 +35,7 @@ std::string ToldOf(const std::exception& error) {
 // True for the same model that comes with qkv, read with the same settings.
 bool IsSameShipped(const ModelEntry& a, const ModelEntry& b) {
   const std::string_view name = app::ShippedNameOf(a.path);
-  return !name.empty() && name == app::ShippedNameOf(b.path) && a.dtype == b.dtype && a.size == b.size &&
+  return !name.empty() && name == app::ShippedNameOf(b.path) && a.build == b.build && a.size == b.size &&
          a.labels == b.labels;
 }
 

@@ -9,11 +9,12 @@ namespace {
 
 // Abilities are read from the model's files, which loads nothing.
 io::Json ModelJson(Context& context, const ModelStatus& status, bool info) {
-  io::Json json = {{"id", status.entry.id}, {"object", "model"},       {"created", 0},
-                   {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", status.entry.dtype}};
+  io::Json json = {
+      {"id", status.entry.id}, {"object", "model"},       {"created", 0},
+      {"owned_by", "qkv"},     {"loaded", status.loaded}, {"dtype", app::PrecisionName(status.entry.build.precision)}};
   try {
     const std::shared_ptr<const ModelFacts> facts = context.models().Describe(status.entry.id);
-    json["kind"] = facts->kind(), json["routes"] = RoutesOf(*facts);
+    json["kind"] = facts->kind_name(), json["routes"] = RoutesOf(*facts);
     json["abilities"] = app::AbilitiesOf(*facts);
   } catch (const Error& error) {
     json["error"] = error.what();

@@ -159,7 +159,7 @@ TEST(Stories, AreThoseThatWerePublished) {
   std::string expected = " " + ReadFile(source / "expected.txt");
   while (expected.ends_with('\n')) expected.pop_back();
   for (size_t at; (at = expected.find("<0x0A>")) != expected.npos;) expected.replace(at, 6, "\n");
-  const auto model = LanguageModel::Open(folder.path().string());
+  const auto model = LanguageModel::Open({.path = folder.path().string()});
   model::GenerationSettings settings = model.Settings();
   settings.sampling.temperature = 0;
   settings.max_tokens = 200;

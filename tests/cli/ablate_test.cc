@@ -239,6 +239,8 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   EXPECT_EQ(results["speeds"].size(), 9u);
   ExpectSpeeds(results);
   const std::string model = (folder_ / "out/runs/recall,low_rank,rank=4,seed=1").string();
+  EXPECT_TRUE(Contains(Qkv("info -m " + model).out, "sequence model of qkv train"));
+  EXPECT_TRUE(Contains(Qkv("attend -m " + model + " a.jpg -o a.png").err, "qkv qk inspect -m " + model));
   const CommandOutput evaluated = Qkv("evaluate -m " + model + " task:recall");
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
 

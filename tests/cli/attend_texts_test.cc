@@ -96,7 +96,7 @@ TEST(AttendTexts, SayWhatTheyRefuse) {
       {marian + "--rollout", "--rollout is for images"},
       {marian + "--query cls", "--query is for images"},
       {marian + "--side 100", "--side is for images"},
-      {marian + "--size 32", "--size is for images"},
+      {marian + "--size 32", "do not apply to a text model"},
       {marian + "--layer 5", "from 0 to 1"},
       {marian + "--head x", "--head"},
       {marian + "--target x --beams 3", "--beams"},

@@ -73,6 +73,7 @@ pid_t Start(const std::string& arguments, const fs::path& err, const std::string
   const std::string command = before + "exec " QKV_PROGRAM " " + arguments + " 2>" + err.string();
   const pid_t child = ::fork();
   if (child == 0) {
+    ::signal(SIGHUP, SIG_DFL);  // which the tests may have inherited as ignored, from nohup
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     ::_exit(127);
   }

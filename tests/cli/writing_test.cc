@@ -114,7 +114,7 @@ TEST(TextModels, AreDescribedRunAndVerified) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   EXPECT_NE(Qkv("verify --tolerance 1e-9 -m " + t5 + " " + reference).exit_code, 0);
   const CommandOutput image = Qkv("classify -m " + t5 + " photo.jpg");
-  EXPECT_TRUE(Contains(image.err, "qkv embed --text")) << image.err;
+  EXPECT_TRUE(Contains(image.err, "qkv translate -m " + t5)) << image.err;
 }
 
 // The models that come with qkv.
@@ -140,7 +140,7 @@ TEST(ShippedTexts, AreNotWrittenOver) {
   EXPECT_TRUE(Contains(over.err, "the model that is read")) << over.err;
   EXPECT_TRUE(ReadFile(folder / "copy/model.safetensors") == before);
   EXPECT_TRUE(Contains(Qkv("translate -m no-such-model a").err, "no such file or folder"));
-  EXPECT_TRUE(Contains(Qkv("generate -m " + Task("bert")).err, "writes no text"));
+  EXPECT_TRUE(Contains(Qkv("generate -m " + Task("bert")).err, "is a text model, expected a decoder"));
   EXPECT_TRUE(Contains(Qkv("attend a --prefix b -o " + copy + ".json -m " + Task("bert")).err, "--prefix, --beams"));
 }
 

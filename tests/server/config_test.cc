@@ -88,8 +88,8 @@ models:
   EXPECT_EQ(c.models[0].id, "a");
   EXPECT_EQ(c.models[0].path, (folder_ / "somewhere/model").string());
   EXPECT_EQ(c.models[0].title, "A model");
-  EXPECT_EQ(c.models[0].dtype, "int8");
-  EXPECT_EQ(c.models[0].size, "224x160");
+  EXPECT_EQ(c.models[0].build.precision, simd::Precision::kInt8);
+  EXPECT_EQ(c.models[0].size, (app::InputSize{224, 160}));
   EXPECT_EQ(c.models[0].pool, "mean");
   EXPECT_EQ(c.models[0].labels, (folder_ / "names.txt").string());
   EXPECT_EQ(c.models[0].revision, "3");

@@ -273,7 +273,10 @@ TEST_F(ServerModels, WhatComesWithQkvIsOfferedOnceUnderTheOwnersName) {
   EXPECT_EQ(ids(Models({{.id = "en-it", .path = "english-italian"}}, shipped, Options(1000), Recorder())),
             (std::vector<std::string>{"en-it", "digits"}));
   // In another precision it is another model.
-  EXPECT_EQ(ids(Models({{.id = "d8", .path = "", .dtype = "int8"}}, shipped, Options(1000), Recorder())).size(), 3u);
+  EXPECT_EQ(ids(Models({{.id = "d8", .path = "", .build = {.precision = simd::Precision::kInt8}}}, shipped,
+                       Options(1000), Recorder()))
+                .size(),
+            3u);
 }
 
 TEST_F(ServerModels, OneCopyServesTheExplorerToo) {
@@ -281,8 +284,8 @@ TEST_F(ServerModels, OneCopyServesTheExplorerToo) {
   std::string names;
   for (int64_t i = 0; i < app::DescribeModel(vit).config.classes; ++i) names += fmt::format("class {}\n", i);
   WriteFile(folder_ / "names.txt", names);
-  vit.dtype = "int8", vit.labels = (folder_ / "names.txt").string(), vit.title = "A model";
-  sized.size = "48";
+  vit.build.precision = simd::Precision::kInt8, vit.labels = (folder_ / "names.txt").string(), vit.title = "A model";
+  sized.size = app::InputSize{48, 48};
   Models models({vit, sized}, {}, {.memory = int64_t{1} << 30, .max_waiting = 8}, Recorder());
   explore::Explorer explorer(models, {});
   const io::Json list = explorer.Models().json["models"];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "qkv/app/images/pipeline.h"
+#include "qkv/app/models/any_model.h"
 #include "qkv/image/image.h"
 #include "qkv/io/json.h"
 #include "qkv/train/data/dataset.h"
@@ -108,11 +109,10 @@ struct SequenceEvaluation {
   train::SequenceScore score;
 };
 
-/// Evaluates the sequence model in a folder on "task:NAME" or on a text file; `split` ("train", "val", "all" or empty:
+/// Evaluates a sequence model on "task:NAME" or on a text file; `split` ("train", "val", "all" or empty:
 /// all) is the run's split of the file. Throws Error if the model does not fit the data, if a sequence of its length
 /// would cost out of all proportion, and if the loss is not finite.
-SequenceEvaluation EvaluateSequences(const std::string& model, simd::Precision precision, const std::string& data,
-                                     const std::string& split);
+SequenceEvaluation EvaluateSequences(const AnyModel& model, const std::string& data, const std::string& split);
 
 /// {"loss", "perplexity", "top1", "tokens"}, and "bits_per_byte" for a text, or "whole_sequences" and "sequences" for a
 /// task.

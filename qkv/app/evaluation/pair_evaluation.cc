@@ -60,8 +60,9 @@ train::PairSet Encode(const train::PairTexts& texts, const LanguageModel& model,
 
 }  // namespace
 
-PairEvaluation EvaluatePairs(const std::string& path, const std::string& data, const PairEvaluationOptions& options) {
-  const LanguageModel language = LanguageModel::Open(path, {.precision = options.precision}, {}, options.cache);
+PairEvaluation EvaluatePairs(const AnyModel& opened, const std::string& data, const PairEvaluationOptions& options) {
+  const std::string& path = opened.entry().path;
+  const LanguageModel language = opened.BuildLanguage();
   const model::TextModel& model = language.model();
   const model::TextDescription& d = model.description();
   Require(d.encoder && d.decoder,

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/open/open.h"
+#include "qkv/app/models/any_model.h"
 #include "qkv/io/json.h"
-#include "qkv/simd/gemm/gemm.h"
 #include "qkv/text/bleu.h"
 #include "qkv/text/rouge.h"
 #include "qkv/train/sequences/pair_evaluation.h"
@@ -17,8 +16,6 @@
 namespace qkv::app {
 
 struct PairEvaluationOptions {
-  simd::Precision precision = simd::Precision::kFloat32;
-  CachePolicy cache = CachePolicy::kIfSet;
   std::string split;  // "train", "val", "all" or empty: all
   int64_t beams = 4;
   bool stem = false;  // ROUGE compares Porter's stems of words
@@ -43,10 +40,10 @@ struct PairEvaluation {
   std::vector<std::string> translations;  // of each line, without ends of lines; empty if it was left out
 };
 
-/// Translates the sources of a file of pairs by the model in a folder and compares with the targets. Lines that are too
+/// Translates the sources of a file of pairs and compares with the targets. Lines that are too
 /// long for the model are left out of everything. Throws Error if the model is no encoder-decoder, no line is short
 /// enough, the split is not one of its run, or its decoder lacks a head in `cross`.
-PairEvaluation EvaluatePairs(const std::string& model, const std::string& data, const PairEvaluationOptions& options);
+PairEvaluation EvaluatePairs(const AnyModel& model, const std::string& data, const PairEvaluationOptions& options);
 
 /// {"lines", "left_out", "beams", "bleu", "bleu_precisions", "brevity_penalty", "chrf", "rouge1", "rouge2", "rougeL",
 /// "loss", "perplexity", "top1", "tokens", "signatures": {"bleu", "chrf"}}; all metrics but the loss's range from 0 to

@@ -81,10 +81,9 @@ void RequireAffordable(const model::SequenceConfig& c) {
 
 }  // namespace
 
-SequenceEvaluation EvaluateSequences(const std::string& model_folder, simd::Precision precision,
-                                     const std::string& data, const std::string& split) {
-  const auto model = model::SequenceModel<float>::Load(model_folder, {.precision = precision});
-  const Evaluated of = Open(data, split, model_folder, model.config());
+SequenceEvaluation EvaluateSequences(const AnyModel& opened, const std::string& data, const std::string& split) {
+  const model::SequenceModel<float> model = opened.BuildSequences();
+  const Evaluated of = Open(data, split, opened.entry().path, model.config());
   RequireAffordable(model.config());
   SequenceEvaluation evaluation{of.what, of.text, train::Evaluate(model, *of.set, model.config().length)};
   const double loss = evaluation.score.loss();

@@ -1,10 +1,11 @@
 // What models can do, told by their files: one table for every front end.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "qkv/app/models/loaded_model.h"
+#include "qkv/app/models/model_facts.h"
 
 namespace qkv::app {
 
@@ -12,13 +13,18 @@ struct Ability {
   std::string_view name;      // "detect", for programs
   std::string_view what;      // "detect objects"
   std::string_view expected;  // models that can do it, in words
+  std::string_view command;   // what it is good for, in a sentence with the command; "{0}": the model
   bool (*has)(const ModelFacts& facts);
 };
 
 extern const Ability kClassify, kClassifyByPrompts, kEmbedImages, kEmbedTexts, kEmbedBoth, kDetect, kSegment,
-    kAttendImage, kAttendText, kContinueText, kRewriteText, kTranslate, kSummarize;
+    kWriteCaption, kAttendImage, kAttendText, kContinueText, kRewriteText, kTranslate, kSummarize, kInspectHeads,
+    kReplaceMatrices, kCaptureTensors;
 
 /// The names of what a model can do.
 std::vector<std::string_view> AbilitiesOf(const ModelFacts& facts);
+
+/// The commands that take this model, which is called `name`, as a sentence: what to use instead of one that does not.
+std::string CommandsFor(const ModelFacts& facts, const std::string& name);
 
 }  // namespace qkv::app

@@ -1,4 +1,4 @@
-// How qkv used every setting in a model's files.
+// How qkv used every setting in a model's files (AnyModel::Settings), for people and programs.
 #pragma once
 
 #include <string>
@@ -6,14 +6,8 @@
 
 #include "qkv/io/fields.h"
 #include "qkv/io/json.h"
-#include "qkv/model/config/model_hints.h"
 
 namespace qkv::app {
-
-/// Opens the files of an image or text model, its tokenizer's too, and settles their settings. path: as
-/// ModelOptions::path. None for the built-in model and for sequence models, whose files only qkv writes. Throws Error
-/// as opening it.
-std::vector<io::Setting> ReadSettings(const std::string& path, const model::ModelHints& given);
 
 /// For `qkv info --settings`: a line for each under the name of its file.
 std::vector<std::string> SettingsLines(const std::vector<io::Setting>& settings);

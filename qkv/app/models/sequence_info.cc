@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "qkv/model/layout/cost.h"
+#include "qkv/report/text.h"
+
 namespace qkv::app {
 
 std::string DescribeSequence(const model::SequenceConfig& c) {
@@ -32,6 +35,23 @@ io::Json SequenceJson(const model::SequenceConfig& c) {
           {"length", c.length},
           {"positions", model::Name(c.positions)},
           {"cross_attention", c.block.cross.has_value()}};
+}
+
+io::Json SequenceInfoJson(const model::SequenceCheckpoint& checkpoint) {
+  io::Json json = SequenceJson(checkpoint.config);
+  json["source"] = checkpoint.source, json["architecture"] = model::SequenceConfig::kArchitecture;
+  json["parameters"] = model::Parameters(checkpoint.config);
+  return json;
+}
+
+std::vector<std::pair<std::string, std::string>> SequenceInfoLines(const model::SequenceCheckpoint& checkpoint) {
+  const model::SequenceConfig& c = checkpoint.config;
+  return {{"source", checkpoint.source},
+          {"family", "sequence model of qkv train"},
+          {c.causal ? "decoder" : "encoder", DescribeSequence(c)},
+          {"attention", std::string(model::Name(c.block.attention.kind))},
+          {"reads", fmt::format("up to {} of {} {}", c.length, c.vocabulary, model::Name(c.meaning))},
+          {"parameters", report::WithCommas(model::Parameters(c))}};
 }
 
 }  // namespace qkv::app

@@ -1,9 +1,10 @@
 #include "qkv/app/open/open.h"
 
 #include <cstdlib>
+#include <utility>
+#include <variant>
 
 #include "qkv/app/open/hub.h"
-#include "qkv/app/open/kinds.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/builtin/digits.h"
 #include "qkv/model/families/known_models.h"
@@ -12,16 +13,24 @@
 namespace qkv::app {
 namespace {
 
-// Recognises a text model only after opening it as an image model failed, so that others are not read twice.
-model::Checkpoint OpenImages(const std::filesystem::path& path, const model::ModelHints& given,
-                             const std::string& name) {
-  try {
-    return model::Checkpoint::Open(path, given);
-  } catch (const Error&) {
-    const ModelKind kind = model::FindKind(path);
-    Require(kind != ModelKind::kTexts, "{}", EscapedText{KindMismatch(name, kind, {ModelKind::kImages})});
-    throw;
+constexpr const char* kDigits = "built-in digits";
+
+model::Checkpoint OpenDigits(const ModelEntry& entry) {
+  Require(entry.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
+          entry.given.heads);
+  Require(entry.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
+  Require(entry.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
+  Require(!entry.given.configure(), "open: the built-in model states its configuration; expected none to be given");
+  return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), kDigits);
+}
+
+void CompleteImages(const ModelEntry& entry, const Note& note, model::Checkpoint* checkpoint) {
+  NotifyAssumptions(checkpoint->source, checkpoint->description.assumptions, note);
+  if (const std::string pool = AuthorsPool(entry, checkpoint->description.config); !pool.empty()) {
+    // For qkv info: other commands need no vectors.
+    checkpoint->description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
   }
+  CompleteLabels(entry.labels, checkpoint->source, checkpoint->description, note);
 }
 
 }  // namespace
@@ -35,79 +44,80 @@ model::Cache CacheFor(CachePolicy policy, const Note& note) {
   return cache;
 }
 
-std::string AuthorsPool(const ModelOptions& options) {
-  if (options.path.empty()) return {};
-  for (const std::string& name : {options.given.architecture, HubIdOf(FindModel(options.path))}) {
+std::string AuthorsPool(const ModelEntry& entry) {
+  if (entry.path.empty()) return {};
+  for (const std::string& name : {entry.given.architecture, HubIdOf(FindModel(entry.path))}) {
     if (name.empty()) continue;
     if (const auto known = model::FindKnownModel(name)) return known->pool;
   }
   return {};
 }
 
-std::string AuthorsPool(const ModelOptions& options, const model::VitConfig& config) {
-  std::string pool = AuthorsPool(options);
+std::string AuthorsPool(const ModelEntry& entry, const model::VitConfig& config) {
+  std::string pool = AuthorsPool(entry);
   return pool == "cls" && config.pool == model::Pool::kToken ? "" : pool;
 }
 
-model::Checkpoint OpenCheckpoint(const ModelOptions& options) {
-  if (options.path.empty()) {
-    Require(options.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
-            options.given.heads);
-    Require(options.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
-    Require(options.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
-    Require(!options.given.configure(), "open: the built-in model states its configuration; expected none to be given");
-    return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
-  }
-  const std::filesystem::path path = FindModel(options.path);
-  model::ModelHints given = options.given;
+model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note) {
+  if (entry.path.empty()) return OpenDigits(entry);
+  const std::filesystem::path path = FindModel(entry.path);
+  model::ModelHints given = entry.given;
   const std::string id = HubIdOf(path);
   if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
-  model::Checkpoint checkpoint = OpenImages(path, given, options.path);
-  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, options.note);
-  if (const std::string pool = AuthorsPool(options, checkpoint.description.config); !pool.empty()) {
-    // For qkv info: other commands need no vectors.
-    checkpoint.description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
+  model::AnyCheckpoint checkpoint = model::OpenAnyCheckpoint(path, given);
+  if (auto* const images = std::get_if<model::Checkpoint>(&checkpoint)) {
+    CompleteImages(entry, note, images);
+  } else {
+    const bool of_images = entry.size || !entry.labels.empty() || (!entry.pool.empty() && entry.pool != "model") ||
+                           entry.given != model::ModelHints();
+    Require(!of_images, "{}: size, labels, pool and other settings of image models do not apply to {}", entry.path,
+            Describe(model::KindOf(checkpoint)));
   }
-  CompleteLabels(options.labels, checkpoint.source, checkpoint.description, options.note);
   return checkpoint;
 }
 
-void RequireProportion(const model::Checkpoint& checkpoint, const ModelOptions& options) {
-  if (options.size) return;
+model::Checkpoint OpenCheckpoint(const ModelEntry& entry, const Note& note) {
+  model::AnyCheckpoint any = OpenAnyCheckpoint(entry, note);
+  auto* const images = std::get_if<model::Checkpoint>(&any);
+  Require(images != nullptr, "{} is {}, expected an image model", entry.path, Describe(model::KindOf(any)));
+  return std::move(*images);
+}
+
+void RequireProportion(const model::Checkpoint& checkpoint, const ModelEntry& entry) {
+  if (entry.size) return;
   const model::VitConfig c = model::InputConfig(checkpoint.description);
   model::RequireProportion(model::Cost(c, c.image_height, c.image_width),
                            static_cast<double>(checkpoint.tensors->bytes()),
                            "an image at the size that the checkpoint asks for", "give another --size");
 }
 
-model::VitConfig WithImageSize(model::VitConfig config, const std::optional<InputSize>& size) {
-  if (size) config.image_height = size->height, config.image_width = size->width;
+model::VitConfig InputConfig(const model::Checkpoint& checkpoint, const ModelEntry& entry) {
+  model::VitConfig config = model::InputConfig(checkpoint.description);
+  if (entry.size) config.image_height = entry.size->height, config.image_width = entry.size->width;
   return config;
 }
 
-model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
-                        const model::BuildOptions& build) {
-  model::Model model(checkpoint, build, CacheFor(options.cache, options.note));
-  if (options.size) model.SetInputSize(options.size->height, options.size->width);
+model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelEntry& entry, const Note& note) {
+  model::Model model(checkpoint, entry.build, CacheFor(entry.cache, note));
+  if (entry.size) model.SetInputSize(entry.size->height, entry.size->width);
   return model;
 }
 
-model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelOptions& options,
-                                 const model::BuildOptions& build, model::Towers towers) {
-  model::TwoTowerModel model(checkpoint, towers, build, CacheFor(options.cache, options.note));
-  if (options.size && model.has_image()) model.image().SetInputSize(options.size->height, options.size->width);
+model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelEntry& entry, model::Towers towers,
+                                 const Note& note) {
+  model::TwoTowerModel model(checkpoint, towers, entry.build, CacheFor(entry.cache, note));
+  if (entry.size && model.has_image()) model.image().SetInputSize(entry.size->height, entry.size->width);
   return model;
 }
 
-model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelOptions& options,
-                                      const model::BuildOptions& build) {
-  model::CaptionModel model(checkpoint, build, CacheFor(options.cache, options.note));
-  if (options.size) model.image().SetInputSize(options.size->height, options.size->width);
+model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelEntry& entry, const Note& note) {
+  model::CaptionModel model(checkpoint, entry.build, CacheFor(entry.cache, note));
+  if (entry.size) model.image().SetInputSize(entry.size->height, entry.size->width);
   return model;
 }
 
-model::Model LoadModel(const ModelOptions& options) {
-  return BuildModel(OpenCheckpoint(options), options, {.precision = options.precision});
+model::Model LoadModel(const ModelEntry& entry, const Note& note) {
+  return BuildModel(OpenCheckpoint(entry, note), entry, note);
 }
 
 }  // namespace qkv::app

@@ -27,6 +27,8 @@ InputSize ParseSize(std::string_view text, std::string_view option) {
   return size;
 }
 
+std::string ToText(const InputSize& size) { return fmt::format("{}x{}", size.height, size.width); }
+
 std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t last, std::string_view option) {
   std::vector<int64_t> numbers;
   if (text == "all") {

@@ -15,10 +15,14 @@ namespace qkv::app {
 /// Size of a model's input, in pixels.
 struct InputSize {
   int64_t height = 0, width = 0;
+
+  bool operator==(const InputSize&) const = default;
 };
 
 /// "224x160" or "224". Throws Error otherwise.
 InputSize ParseSize(std::string_view text, std::string_view option);
+/// "224x160"
+std::string ToText(const InputSize& size);
 
 /// "1,3,5", "all", or empty: numbers in [first, last], each once. Throws Error otherwise.
 std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t last, std::string_view option);

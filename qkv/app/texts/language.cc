@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "qkv/app/open/hub.h"
 #include "qkv/app/texts/texts.h"
@@ -23,6 +24,27 @@ constexpr int64_t kNoLimit = int64_t{1} << 40;
 constexpr size_t kShownBytes = 60;     // of a text, in a note
 constexpr int64_t kUsualTokens = 256;  // of a text whose files do not say how long it may be
 
+// Of what the model reads.
+text::Tokenizer OpenTokenizer(const model::TextCheckpoint& checkpoint, const Note& note) {
+  const model::TextDescription& d = checkpoint.description;
+  NotifyAssumptions(checkpoint.source, d.assumptions, note);
+  text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(checkpoint.source), d.sentence.lower_case);
+  NotifySettings(tokenizer, checkpoint.source, note);
+  RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, checkpoint.source);
+  return tokenizer;
+}
+
+// Of what it writes.
+text::Tokenizer OpenTarget(const model::TextCheckpoint& checkpoint, const text::Tokenizer& tokenizer) {
+  const bool has_both = checkpoint.description.encoder && checkpoint.description.decoder;
+  return has_both ? text::Tokenizer::OpenTarget(FolderOf(checkpoint.source)) : tokenizer;
+}
+
+model::TextCheckpoint Named(model::TextCheckpoint checkpoint, const std::string& name) {
+  if (!name.empty()) checkpoint.source = name;
+  return checkpoint;
+}
+
 }  // namespace
 
 model::GenerationSettings UsualSettings(const model::GenerationDefaults& defaults, const text::Tokenizer& tokenizer,
@@ -38,32 +60,18 @@ std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> i
   return tokenizer.Decode(ids);
 }
 
-model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options, const Note& note,
-                               CachePolicy cache) {
-  const auto checkpoint = model::TextCheckpoint::Open(FindModel(path));
-  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, note);
-  return BuildCached(checkpoint, options, CacheFor(cache, note));
-}
+LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const ModelEntry& entry, const Note& note)
+    : tokenizer_(OpenTokenizer(checkpoint, note)),
+      target_(OpenTarget(checkpoint, tokenizer_)),
+      checkpoint_(std::make_shared<const model::TextCheckpoint>(Named(std::move(checkpoint), entry.id))),
+      model_(std::make_shared<const model::TextModel>(
+          BuildCached(*checkpoint_, entry.build, CacheFor(entry.cache, note)))) {}
 
-LanguageModel::LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options,
-                             const model::Cache& cache, text::Tokenizer tokenizer, text::Tokenizer target)
-    : checkpoint_(std::make_shared<const model::TextCheckpoint>(std::move(checkpoint))),
-      model_(std::make_shared<const model::TextModel>(BuildCached(*checkpoint_, options, cache))),
-      tokenizer_(std::move(tokenizer)),
-      target_(std::move(target)) {}
-
-LanguageModel LanguageModel::Open(const std::string& path, const model::BuildOptions& options, const Note& note,
-                                  CachePolicy cache, const std::string& name) {
-  const fs::path found = FindModel(path);
-  model::TextCheckpoint checkpoint = model::TextCheckpoint::Open(found);
-  NotifyAssumptions(checkpoint.source, checkpoint.description.assumptions, note);
-  const model::TextDescription& d = checkpoint.description;
-  text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(found), d.sentence.lower_case);
-  NotifySettings(tokenizer, checkpoint.source, note);
-  RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, found.string());
-  text::Tokenizer target = d.encoder && d.decoder ? text::Tokenizer::OpenTarget(FolderOf(found)) : tokenizer;
-  if (!name.empty()) checkpoint.source = name;
-  return LanguageModel(std::move(checkpoint), options, CacheFor(cache, note), std::move(tokenizer), std::move(target));
+LanguageModel LanguageModel::Open(const ModelEntry& entry, const Note& note) {
+  model::AnyCheckpoint any = OpenAnyCheckpoint(entry, note);
+  auto* const texts = std::get_if<model::TextCheckpoint>(&any);
+  Require(texts != nullptr, "{} is {}, expected a text model", entry.path, Describe(model::KindOf(any)));
+  return LanguageModel(std::move(*texts), entry, note);
 }
 
 // length: tokens that the model reads.

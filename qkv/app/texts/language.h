@@ -25,10 +25,6 @@ model::GenerationSettings UsualSettings(const model::GenerationDefaults& default
 /// The text of these ids, except those that the tokenizer does not know: vocabularies of models may be padded.
 std::string DecodeKnown(const text::Tokenizer& tokenizer, std::vector<int32_t> ids);
 
-/// The model alone, without a tokenizer, from the cache if possible. Throws Error as model::TextCheckpoint::Open.
-model::TextModel LoadTextModel(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
-                               CachePolicy cache = CachePolicy::kIfSet);
-
 struct WritingOptions {
   std::string prefix;                  // put before every text, such as "summarize: "
   int64_t together = 32;               // texts in one batch
@@ -48,11 +44,12 @@ struct Written {
 /// Const members may be called from several threads.
 class LanguageModel {
  public:
-  /// path: a folder or a file of weights in one. `note` receives what was assumed. name: the model's name in later
-  /// errors; empty: the path. Throws Error as model::TextCheckpoint::Open, and if the folder has no tokenizer or one
-  /// with other ids.
-  static LanguageModel Open(const std::string& path, const model::BuildOptions& options = {}, const Note& note = {},
-                            CachePolicy cache = CachePolicy::kIfSet, const std::string& name = {});
+  /// Opens and builds it. `note` receives what was assumed. Later errors name the model by the entry's id, if it has
+  /// one. Throws Error as OpenAnyCheckpoint, and as the constructor.
+  static LanguageModel Open(const ModelEntry& entry, const Note& note = {});
+  /// Builds an open model, from the cache if possible. Throws Error if its folder has no tokenizer or one with other
+  /// ids.
+  LanguageModel(model::TextCheckpoint checkpoint, const ModelEntry& entry, const Note& note = {});
 
   const model::TextCheckpoint& checkpoint() const { return *checkpoint_; }
   const model::TextModel& model() const { return *model_; }
@@ -117,18 +114,15 @@ class LanguageModel {
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts) const;
 
  private:
-  LanguageModel(model::TextCheckpoint checkpoint, const model::BuildOptions& options, const model::Cache& cache,
-                text::Tokenizer tokenizer, text::Tokenizer target);
-
   void RequireWriter() const;
   std::string DecodeWritten(const std::vector<int32_t>& tokens) const;
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts, int64_t length) const;
   int64_t EmbeddedLength() const;
   int64_t CountPrompt() const;
 
+  text::Tokenizer tokenizer_, target_;  // of what is read, and of what is written
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
   std::shared_ptr<const model::TextModel> model_;
-  text::Tokenizer tokenizer_, target_;  // of what is read, and of what is written
 };
 
 }  // namespace qkv::app

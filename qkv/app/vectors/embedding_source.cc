@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "qkv/app/open/parse.h"
 #include "qkv/core/hash.h"
 
 namespace qkv::app {
@@ -53,6 +54,42 @@ std::string FingerprintSettings(const model::TextCheckpoint& checkpoint) {
   return fmt::format("{:016x}", Fnv1a().Add(checkpoint.configuration).AddByte(0).Add(pooling).value());
 }
 
+std::vector<std::string> CompareSources(const std::string& file, const EmbeddingSource& vectors,
+                                        const EmbeddingSource& queries) {
+  const auto named = [](const EmbeddingSource& source) {
+    return source.model.empty() ? std::string("built-in digits") : source.model;
+  };
+  const auto sized = [](const EmbeddingSource& source) {
+    return source.size.empty() ? std::string("the model's own size") : "--size " + source.size;
+  };
+  std::vector<std::string> differences;
+  if (vectors.weights != queries.weights) {
+    differences.push_back(
+        FormatShown("{} was embedded by other weights than {}, by {}: scores across models mean "
+                    "nothing",
+                    file, named(queries), named(vectors)));
+  }
+  if (vectors.pool != queries.pool) {
+    differences.push_back(FormatShown("{} was embedded with --pool {}, the queries are with --pool {}", file,
+                                      vectors.pool, queries.pool));
+  }
+  if (!vectors.settings.empty() && vectors.settings != queries.settings) {
+    differences.push_back(
+        FormatShown("{} was embedded with another configuration or preprocessing (--set, --mean, --std, …) than the "
+                    "queries are: the scores mean little",
+                    file));
+  }
+  if (!vectors.dtype.empty() && vectors.dtype != queries.dtype) {
+    differences.push_back(FormatShown("{} was embedded in {}, the queries are in {}: the scores differ a little", file,
+                                      vectors.dtype, queries.dtype));
+  }
+  if (vectors.size != queries.size) {
+    differences.push_back(
+        FormatShown("{} was embedded at {}, the queries are at {}", file, sized(vectors), sized(queries)));
+  }
+  return differences;
+}
+
 io::Json ToJson(const EmbeddingSource& source) {
   io::Json json = {{"model", source.model}, {"weights", source.weights}, {"pool", source.pool}, {"size", source.size}};
   if (!source.settings.empty()) json["settings"] = source.settings;
@@ -71,6 +108,7 @@ EmbeddingSource ParseEmbeddingSource(std::string_view json, std::string_view whe
             found == object.end() ? "none" : found->type_name());
     *to = found->get<std::string>();
   }
+  if (!source.size.empty()) source.size = ToText(ParseSize(source.size, FormatShown("{}: \"size\"", where)));
   for (const auto& [key, to] : {std::pair("settings", &source.settings), std::pair("dtype", &source.dtype)}) {
     const auto found = object.find(key);
     if (found != object.end() && found->is_string()) *to = found->get<std::string>();

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/checkpoint.h"
@@ -31,6 +32,10 @@ std::string FingerprintWeights(const io::TensorSet& tensors);
 std::string FingerprintSettings(const model::Checkpoint& checkpoint);
 /// Hash of the configuration and how tokens become a vector.
 std::string FingerprintSettings(const model::TextCheckpoint& checkpoint);
+
+/// What makes the scores of queries against the vectors of a file mean little, or differ a little: a sentence each.
+std::vector<std::string> CompareSources(const std::string& file, const EmbeddingSource& vectors,
+                                        const EmbeddingSource& queries);
 
 /// {"model", "weights", "pool", "size", "settings", "dtype"}, the last two only if they are there
 io::Json ToJson(const EmbeddingSource& source);

@@ -44,6 +44,8 @@ struct BuildOptions {
   bool read_rows = true;            // the last block computes only the tokens that are read
   bool merge = true;                // float only: M instead of W_Q and W_K, if attention::CheapestPlan finds it cheaper
   bool absorb = true;               // attention for few rows in the order of attention::CheapestPlan
+
+  bool operator==(const BuildOptions&) const = default;
 };
 
 /// How a block's attention is built: the kind, which may be merged although the checkpoint's is not, whether the

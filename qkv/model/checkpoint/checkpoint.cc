@@ -4,13 +4,13 @@
 #include <array>
 #include <optional>
 #include <span>
-#include <system_error>
 
 #include "qkv/io/safetensors.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/bind.h"
 #include "qkv/model/checkpoint/complete_config.h"
 #include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/open_once.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/checkpoint/training_args.h"
 #include "qkv/model/families/describe.h"
@@ -54,7 +54,9 @@ void ReadPreprocessor(const fs::path& folder, ConfigFiles* files) {
   }
 }
 
-Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
+}  // namespace
+
+Checkpoint OpenImagesOnce(const fs::path& path, std::optional<io::Json> config, const ModelHints& given) {
   Checkpoint checkpoint;
   checkpoint.source = path.string();
   io::TensorSet tensors = io::OpenWeights(path, {given.state_dict});
@@ -70,9 +72,8 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
     ConfigFiles files;
     ModelHints known = given;
     std::vector<std::string> of_training;
-    const fs::path file = ConfigFile(path);
-    if (std::optional<io::Json> config = ReadOptionalJson(file)) {
-      files.names.config = file.filename().string();
+    if (config) {
+      files.names.config = ConfigFile(path).filename().string();
       files.config = std::move(*config);
       ReadPreprocessor(folder, &files);
     } else {
@@ -115,15 +116,9 @@ Checkpoint OpenOnce(const fs::path& path, const ModelHints& given) {
   return checkpoint;
 }
 
-}  // namespace
-
 Checkpoint Checkpoint::Open(const fs::path& path, const ModelHints& given) {
-  std::error_code error;
-  const bool exists = fs::exists(path, error);
-  Require(error != std::errc::too_many_symbolic_link_levels,
-          "cannot open model {}: a symbolic link that leads back to itself", path.string());
-  Require(exists, "cannot open model {}: no such file or folder", path.string());
-  return OpenWhole(path, [&] { return OpenOnce(path, given); });
+  RequireModelExists(path);
+  return OpenWhole(path, [&] { return OpenImagesOnce(path, ReadOptionalJson(ConfigFile(path)), given); });
 }
 
 Checkpoint Checkpoint::FromBytes(std::string_view config, std::span<const std::byte> weights, std::string_view where) {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
+
+#include "qkv/io/json.h"
 
 namespace qkv::model {
 
@@ -12,11 +15,14 @@ enum class ModelKind {
   kSequences,  // made by qkv train from a task or a text (SequenceCheckpoint)
 };
 
-/// The kind of a folder, or of the folder of a file of weights. kImages if no config.json says otherwise, since opening
-/// it then reports the problem. Throws Error if config.json is no JSON document.
-ModelKind FindKind(const std::filesystem::path& path);
+/// In a sentence: "a text model".
+std::string_view Describe(ModelKind kind);
 
-/// Throws Error, with the supported types of its kind, if the config.json there belongs to no family.
-void RequireFamily(const std::filesystem::path& path);
+/// The kind that config.json states. kImages if it states none, since opening the model then reports the problem.
+/// is_folder: sequence models are folders; a file of weights beside their config.json is none.
+ModelKind KindOf(const io::Json& config, bool is_folder);
+
+/// The same for a folder, or for the folder of a file of weights. Throws Error if config.json is no JSON document.
+ModelKind FindKind(const std::filesystem::path& path);
 
 }  // namespace qkv::model

@@ -49,6 +49,14 @@ bool IsSameModel(const fs::path& path, const ModelState& before, const io::Tenso
   return true;
 }
 
+void RequireModelExists(const fs::path& path) {
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  Require(error != std::errc::too_many_symbolic_link_levels,
+          "cannot open model {}: a symbolic link that leads back to itself", path.string());
+  Require(exists, "cannot open model {}: no such file or folder", path.string());
+}
+
 std::optional<io::Json> ReadOptionalJson(const fs::path& path) {
   if (!FileExists(path)) return std::nullopt;
   std::error_code ignored;

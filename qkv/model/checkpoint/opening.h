@@ -54,6 +54,9 @@ auto OpenWhole(const std::filesystem::path& path, const Open& open) {
   return opened;
 }
 
+/// Throws Error if there is nothing at a model's path.
+void RequireModelExists(const std::filesystem::path& path);
+
 /// The JSON document of an optional file. Throws Error as ReadJson, also for a link to a missing file.
 std::optional<io::Json> ReadOptionalJson(const std::filesystem::path& path);
 

@@ -5,17 +5,15 @@
 
 #include "qkv/core/error.h"
 #include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/open_once.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/layout/binder.h"
 #include "qkv/model/layout/tensor_table.h"
 
 namespace qkv::model {
 
-namespace {
-
-SequenceCheckpoint OpenSequenceOnce(const std::filesystem::path& folder) {
+SequenceCheckpoint OpenSequencesOnce(const std::filesystem::path& folder, std::optional<io::Json> config) {
   const std::filesystem::path file = folder / kConfigFile;
-  const std::optional<io::Json> config = ReadOptionalJson(file);
   Require(config.has_value(), "cannot open sequence model {}: there is no {}", folder.string(), kConfigFile);
   SequenceCheckpoint checkpoint;
   checkpoint.source = folder.string();
@@ -29,13 +27,11 @@ SequenceCheckpoint OpenSequenceOnce(const std::filesystem::path& folder) {
   return checkpoint;
 }
 
-}  // namespace
-
 SequenceCheckpoint SequenceCheckpoint::Open(const std::filesystem::path& folder) {
   std::error_code ignored;
   Require(std::filesystem::is_directory(folder, ignored), "cannot open sequence model {}: it is no folder",
           folder.string());
-  return OpenWhole(folder, [&] { return OpenSequenceOnce(folder); });
+  return OpenWhole(folder, [&] { return OpenSequencesOnce(folder, ReadOptionalJson(folder / kConfigFile)); });
 }
 
 }  // namespace qkv::model

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <system_error>
 
 #include "qkv/core/error.h"
 #include "qkv/io/weights.h"
 #include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/open_once.h"
 #include "qkv/model/checkpoint/opening.h"
 #include "qkv/model/families/hf_common.h"
 #include "qkv/model/families/text_family.h"
@@ -185,11 +185,12 @@ void BindParts(const TextFamilyRow& family, TextCheckpoint* checkpoint) {
   if (d.decoder) checkpoint->decoder = std::move(bound.back());
 }
 
-TextCheckpoint OpenOnce(const fs::path& path) {
+}  // namespace
+
+TextCheckpoint OpenTextsOnce(const fs::path& path, std::optional<io::Json> json) {
   TextCheckpoint checkpoint;
   checkpoint.source = path.string();
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-  const std::optional<io::Json> json = ReadOptionalJson(folder / kConfigFile);
   Require(json.has_value(), "cannot open model {}: there is no {}", path.string(), kConfigFile);
   const io::Fields config(*json, (folder / kConfigFile).string());
   const TextFamilyRow* const family = FindTextFamily(config);
@@ -223,12 +224,9 @@ TextCheckpoint OpenOnce(const fs::path& path) {
   return checkpoint;
 }
 
-}  // namespace
-
 TextCheckpoint TextCheckpoint::Open(const fs::path& path) {
-  std::error_code ignored;
-  Require(fs::exists(path, ignored), "cannot open model {}: no such file or folder", path.string());
-  return OpenWhole(path, [&] { return OpenOnce(path); });
+  RequireModelExists(path);
+  return OpenWhole(path, [&] { return OpenTextsOnce(path, ReadOptionalJson(ConfigFile(path))); });
 }
 
 std::vector<std::string> ModuleFiles(const fs::path& folder) {

@@ -20,6 +20,8 @@ struct ModelHints {
   std::vector<double> mean, std;  // of pixels between 0 and 1, one value or one per channel; empty: not given
   double crop_pct = 0;            // the part of the resized image that is kept; 0: not given
 
+  bool operator==(const ModelHints&) const = default;
+
   /// True if any of them changes the configuration.
   bool configure() const {
     return !architecture.empty() || !settings.empty() || !mean.empty() || !std.empty() || crop_pct > 0;

@@ -29,7 +29,9 @@ namespace {
 
 const char* const kText = "The house is green.";
 
-LanguageModel Open(const std::string& name) { return LanguageModel::Open(GoldenFolder("tasks/" + name).string()); }
+LanguageModel Open(const std::string& name) {
+  return LanguageModel::Open({.path = GoldenFolder("tasks/" + name).string()});
+}
 io::SafeTensors Reference(const std::string& name) {
   return io::SafeTensors::Open(GoldenFolder("tasks/" + name) / "attentions.safetensors");
 }

@@ -100,7 +100,7 @@ TEST_F(Inspected, CsvHasALineForEachHeadAndTheSameFields) {
 class InspectedText : public testing::Test {
  protected:
   static LanguageModel Open(const std::string& name) {
-    return LanguageModel::Open((GoldenFolder("tasks") / name).string());
+    return LanguageModel::Open({.path = (GoldenFolder("tasks") / name).string()});
   }
   static Inspection Measure(const LanguageModel& model, const std::vector<std::string>& texts) {
     const auto parts = inspect::FindParts(model.checkpoint());

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "qkv/app/open/kinds.h"
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
 #include "tests/support/difference.h"
@@ -102,10 +101,9 @@ TEST(Captioner, RefusesAnotherModelsTokenizer) {
 }
 
 TEST(Captioner, ModelsAreRecognised) {
-  EXPECT_EQ(KindOf(Task("trocr").string()), ModelKind::kCaptions);
-  EXPECT_EQ(KindOf(Task("marian").string()), ModelKind::kTexts);
-  EXPECT_EQ(KindOf(GoldenFolder("hf_vit").string()), ModelKind::kImages);
-  EXPECT_EQ(KindOf(""), ModelKind::kImages);
+  EXPECT_EQ(model::FindKind(Task("trocr")), model::ModelKind::kCaptions);
+  EXPECT_EQ(model::FindKind(Task("marian")), model::ModelKind::kTexts);
+  EXPECT_EQ(model::FindKind(GoldenFolder("hf_vit")), model::ModelKind::kImages);
 }
 
 }  // namespace

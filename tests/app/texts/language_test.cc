@@ -25,7 +25,7 @@ std::string Task(const std::string& name) { return GoldenFolder("tasks") / name;
 io::Json Expected(const std::string& name) { return io::ReadJson(std::filesystem::path(Task(name)) / "expected.json"); }
 
 TEST(Language, VectorsAreThoseOfTransformers) {
-  const auto model = LanguageModel::Open(Task("bert"));
+  const auto model = LanguageModel::Open({.path = Task("bert")});
   const io::Json expected = Expected("bert");
   const auto texts = expected["texts"].get<std::vector<std::string>>();
   std::string note;
@@ -41,7 +41,7 @@ TEST(Language, VectorsAreThoseOfTransformers) {
 }
 
 TEST(Language, TextsTogetherAreTextsAlone) {
-  const auto model = LanguageModel::Open(Task("bert"));
+  const auto model = LanguageModel::Open({.path = Task("bert")});
   const auto texts = Expected("bert")["texts"].get<std::vector<std::string>>();
   const Tensor<float> together = model.Embed(texts);
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Tasks, Writers, testing::Values("gpt2", "llama", "t5", 
                          [](const auto& name) { return name.param; });
 
 TEST_P(Writers, WriteWhatTransformersWrites) {
-  const auto model = LanguageModel::Open(Task(GetParam()));
+  const auto model = LanguageModel::Open({.path = Task(GetParam())});
   const io::Json expected = Expected(GetParam());
   const auto texts = expected["texts"].get<std::vector<std::string>>();
   for (const char* how : {"greedy", "beam"}) {
@@ -99,12 +99,12 @@ TEST_P(Writers, WriteWhatTransformersWrites) {
 
 TEST(Language, EachDoesWhatItCan) {
   const std::vector<std::string> texts = {"a house"};
-  EXPECT_NE(ErrorMessage([&] { LanguageModel::Open(Task("gpt2")).Embed(texts); }).find("writes texts"),
+  EXPECT_NE(ErrorMessage([&] { LanguageModel::Open({.path = Task("gpt2")}).Embed(texts); }).find("writes texts"),
             std::string::npos);
-  EXPECT_NE(ErrorMessage([&] { LanguageModel::Open(Task("bert")).Write(texts, {}); }).find("Marian, T5"),
+  EXPECT_NE(ErrorMessage([&] { LanguageModel::Open({.path = Task("bert")}).Write(texts, {}); }).find("Marian, T5"),
             std::string::npos);
   EXPECT_NE(ErrorMessage([&] {
-              LanguageModel::Open(Task("t5")).Continue("a", {}, [](std::string_view) { return true; });
+              LanguageModel::Open({.path = Task("t5")}).Continue("a", {}, [](std::string_view) { return true; });
             }).find("GPT-2, Llama"),
             std::string::npos);
 }
@@ -117,9 +117,9 @@ TEST(Language, TextsThatAreTooLongAreRefusedBeforeTheyAreEncoded) {
     EXPECT_NE(ErrorMessage([&] { read(text); }).find("expected up to"), std::string::npos);
     EXPECT_LT(StepsDone() - before, 1000);
   };
-  const auto encoder = LanguageModel::Open(Task("bert"));
-  const auto pair = LanguageModel::Open(Task("marian"));
-  const auto decoder = LanguageModel::Open(Task("gpt2"));
+  const auto encoder = LanguageModel::Open({.path = Task("bert")});
+  const auto pair = LanguageModel::Open({.path = Task("marian")});
+  const auto decoder = LanguageModel::Open({.path = Task("gpt2")});
   const auto most = [](const LanguageModel& model) {
     return static_cast<size_t>(MaxTextBytes(model.model().text_length()));
   };
@@ -135,7 +135,7 @@ TEST(Language, TextsThatAreTooLongAreRefusedBeforeTheyAreEncoded) {
 }
 
 TEST(Language, SaysWhatIsReadOfATextThatIsCut) {
-  const auto model = LanguageModel::Open(Task("bert"));
+  const auto model = LanguageModel::Open({.path = Task("bert")});
   const int64_t length = model.model().text_length();
   std::vector<std::string> texts = {"a", ""};
   for (int64_t i = 0; i < length; ++i) texts[1] += "a ";
@@ -149,7 +149,7 @@ TEST(Language, SaysWhatIsReadOfATextThatIsCut) {
 }
 
 TEST(Pieces, LongTextsAreCutAtSentences) {
-  const auto model = LanguageModel::Open(Task("marian"));
+  const auto model = LanguageModel::Open({.path = Task("marian")});
   const auto limit = static_cast<size_t>(model.usual_length());
   std::string text;
   while (static_cast<size_t>(model.CountTokens(text)) < 3 * limit) text += "The house is green. It has a door! ";

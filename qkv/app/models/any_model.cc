@@ -1,0 +1,85 @@
+#include "qkv/app/models/any_model.h"
+
+#include <utility>
+#include <variant>
+
+#include "qkv/app/models/abilities.h"
+#include "qkv/app/open/hub.h"
+#include "qkv/app/open/open.h"
+#include "qkv/model/sequence/text_cache.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv::app {
+
+AnyModel::AnyModel(const ModelEntry& entry, const Note& note)
+    : entry_(entry),
+      note_(note),
+      files_(std::make_shared<const model::AnyCheckpoint>(OpenAnyCheckpoint(entry, note))),
+      facts_(std::make_shared<const ModelFacts>(DescribeModel(*files_, entry))) {}
+
+std::vector<io::Setting> AnyModel::Settings() const {
+  if (entry_.path.empty() || facts_->sequences) return {};
+  std::vector<io::Setting> settings = facts_->is_text() ? facts_->texts->settings : facts_->images->settings;
+  if (facts_->is_text() || facts_->images->text || facts_->images->decoder) {
+    io::Append(text::Tokenizer::Open(FolderOf(FindModel(entry_.path))).settings(), &settings);
+  }
+  return settings;
+}
+
+void AnyModel::Require(std::string_view work, const Ability& ability) const {
+  if (ability.has(*facts_)) return;
+  const std::string is(Describe(kind())), expected(ability.expected);
+  if (entry_.path.empty()) {
+    Fail("{}: without -m the built-in digit classifier answers, which is {}; expected {}: name one by -m", work, is,
+         expected);
+  }
+  Fail("{}: {} is {}, expected {}; {}", work, entry_.path, is, expected,
+       EscapedText{CommandsFor(*facts_, entry_.path)});
+}
+
+template <typename Files>
+const Files& AnyModel::Get(std::string_view expected) const {
+  const auto* const files = std::get_if<Files>(files_.get());
+  qkv::Require(files != nullptr, "{} is {}, expected {}; {}", entry_.path, Describe(kind()), expected,
+               EscapedText{CommandsFor(*facts_, entry_.path)});
+  return *files;
+}
+
+const model::Checkpoint& AnyModel::images() const {
+  return Get<model::Checkpoint>(Describe(model::ModelKind::kImages));
+}
+
+const model::TextCheckpoint& AnyModel::texts() const {
+  return Get<model::TextCheckpoint>(Describe(model::ModelKind::kTexts));
+}
+
+const model::SequenceCheckpoint& AnyModel::sequences() const {
+  return Get<model::SequenceCheckpoint>(Describe(model::ModelKind::kSequences));
+}
+
+model::Model AnyModel::BuildImages() const { return BuildModel(images(), entry_, note_); }
+
+model::TwoTowerModel AnyModel::BuildTowers(model::Towers towers) const {
+  return app::BuildTowers(images(), entry_, towers, note_);
+}
+
+model::CaptionModel AnyModel::BuildCaptions() const { return BuildCaptionModel(images(), entry_, note_); }
+
+LanguageModel AnyModel::BuildLanguage() const { return LanguageModel(texts(), entry_, note_); }
+
+model::TextModel AnyModel::BuildTexts() const {
+  NotifyAssumptions(texts().source, texts().description.assumptions, note_);
+  return BuildCached(texts(), entry_.build, CacheFor(entry_.cache, note_));
+}
+
+model::SequenceModel<float> AnyModel::BuildSequences() const {
+  return {sequences().config, sequences().bound, entry_.build};
+}
+
+AnyModel AnyModel::With(const model::BuildOptions& build) const {
+  AnyModel other = *this;
+  other.entry_.build = build;
+  return other;
+}
+
+}  // namespace qkv::app
