@@ -17,6 +17,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/ablation_report.h"
+#include "qkv/lab/ablation_speed.h"
 #include "qkv/simd/isa.h"
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/run/initial_model.h"
@@ -66,7 +67,7 @@ struct Comparison {
   lab::Varied varied = lab::Varied::kLayers;
   train::TrainConfig config;  // shared by all runs
   std::vector<lab::AblationData> data;
-  std::vector<PlannedRun> runs;
+  std::vector<lab::PlannedRun> runs;
   lab::AblationResults results;
 };
 
@@ -227,13 +228,13 @@ std::vector<lab::AblationData> OpenData(const AblateOptions& options, train::Set
   return all;
 }
 
-PlannedRun PlanRun(const AblateOptions& options, const train::Settings& shared, const Comparison& comparison,
-                   const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
+lab::PlannedRun PlanRun(const AblateOptions& options, const train::Settings& shared, const Comparison& comparison,
+                        const lab::AblationData& data, const lab::Arm& arm, int64_t seed) {
   try {
     return {.data = &data,
             .arm = &arm,
             .seed = seed,
-            .folder = RunFolderPath(options.output, data, arm, seed),
+            .folder = lab::RunFolderPath(options.output, data, arm, seed),
             .config = lab::MakeConfig(shared, arm, comparison.arms[0], kBudgets.at(options.equal), seed, data)};
   } catch (const Error& error) {
     Fail("ablate: '{}' on {}: {}", arm.name, data.name, EscapedText{error.what()});
@@ -334,7 +335,7 @@ int Ablate(const AblateOptions& options) {
   }
   StopOnSignals();
   const auto report = [&] {
-    comparison.results.runs = EndedRuns(comparison.runs);
+    comparison.results.runs = lab::EndedRuns(comparison.runs);
     lab::WriteAblationReport(comparison.results, options.output);
   };
   const RunQueue queue{
@@ -349,7 +350,7 @@ int Ablate(const AblateOptions& options) {
     return 128 + StopSignal();
   }
   ExitOnSignals();  // nothing is left to save
-  comparison.results.speeds = MeasureSpeeds(comparison.runs);
+  comparison.results.speeds = lab::MeasureSpeeds(comparison.runs);
   report();
   PrintRaw(lab::ToText(comparison.results));
   FlushOutput();

@@ -158,10 +158,6 @@ void ResetPeakMemory() {
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 
-double MillisecondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
 void RegisterBench(Command app, int* exit_code) {
   const auto options = std::make_shared<BenchOptions>();
   const auto modes = std::make_shared<Modes>();

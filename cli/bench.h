@@ -1,12 +1,11 @@
 // Shared by the modes of `qkv bench`.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "qkv/core/turns.h"
 #include "qkv/io/json.h"
 #include "qkv/simd/rates.h"
 
@@ -67,32 +66,5 @@ double MiB(int64_t bytes);
 /// The peak memory of this process since ResetPeakMemory, in bytes; 0 if Linux does not report it.
 int64_t PeakMemory();
 void ResetPeakMemory();
-
-struct Times {
-  std::vector<double> milliseconds;  // sorted
-
-  double best() const { return milliseconds.front(); }
-  double median() const { return milliseconds[milliseconds.size() / 2]; }
-};
-
-double MillisecondsSince(std::chrono::steady_clock::time_point start);
-
-/// Runs the contestants in turns for so many seconds, at least five rounds, so that load by other programs affects all.
-/// A first round does not count. run(i) runs contestant i.
-template <typename F>
-std::vector<Times> Interleave(size_t contestants, double seconds, F&& run) {
-  std::vector<Times> times(contestants);
-  for (size_t i = 0; i < contestants; ++i) run(i);
-  const auto start = std::chrono::steady_clock::now();
-  for (int round = 0; round < 5 || MillisecondsSince(start) < 1e3 * seconds; ++round) {
-    for (size_t i = 0; i < contestants; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      run(i);
-      times[i].milliseconds.push_back(MillisecondsSince(begin));
-    }
-  }
-  for (Times& t : times) std::sort(t.milliseconds.begin(), t.milliseconds.end());
-  return times;
-}
 
 }  // namespace qkv::cli

@@ -7,13 +7,13 @@
 #include <string>
 
 #include "cli/bench.h"
-#include "cli/bench_step.h"
-#include "cli/drift.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "qkv/app/open/open.h"
+#include "qkv/app/timing/drift.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/lab/timed_step.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/layout/cost.h"
 #include "qkv/model/vision/where_not_finite.h"
@@ -30,7 +30,7 @@ constexpr int64_t kRandomInputs = 16;
 Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& model, int64_t count) {
   RequireMemory(model.vit().PassBytes(count, config.image_height, config.image_width),
                 fmt::format("bench: {} images of {}x{}", count, config.image_height, config.image_width));
-  return RandomInputs(config, count);
+  return lab::RandomInputs(config, count);
 }
 
 // A model without a classifier answers with a vector, whose greatest entry is no class.
@@ -125,7 +125,7 @@ Tensor<float> ComputeLogits(const DriftInputs& inputs, const model::Model& model
 struct Row {
   Precision precision;
   int64_t weights = 0, peak = 0;  // bytes
-  Drift drift;
+  app::Drift drift;
   Times times;
 };
 
@@ -206,12 +206,12 @@ int BenchModel(const BenchOptions& options, const app::AnyModel& opened, const s
     forward.Run();
     rows.push_back({precision, model.weight_bytes(), PeakMemory(), {}, {}});
   }
-  // Drift from the first precision, fp32.
+  // app::Drift from the first precision, fp32.
   std::vector<model::Model> models;
   for (const Precision precision : precisions) models.push_back(ForBench(opened, options, precision).BuildImages());
   const DriftInputs inputs = ReadDriftInputs(options, config, models.front());
   const Tensor<float> exact = ComputeLogits(inputs, models.front());
-  for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = ComputeDrift(ComputeLogits(inputs, models[i]), exact);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].drift = app::ComputeDrift(ComputeLogits(inputs, models[i]), exact);
   // Speed: all precisions in turns.
   const double flops = model::Flops(config) * static_cast<double>(options.batch);
   std::vector<TimedForward> forwards;

@@ -5,14 +5,17 @@
 #include <string>
 
 #include "cli/bench.h"
-#include "cli/drift.h"
 #include "cli/output.h"
-#include "cli/text_work.h"
+#include "qkv/app/texts/texts.h"
+#include "qkv/app/timing/drift.h"
+#include "qkv/app/timing/text_work.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
 
 namespace qkv::cli {
 namespace {
+
+using app::TextContender, app::TextSamples, app::TextWork;
 
 using simd::Precision;
 
@@ -20,7 +23,7 @@ using simd::Precision;
 struct TextRow {
   Precision precision;
   int64_t weights = 0, peak = 0;  // bytes
-  Drift drift;
+  app::Drift drift;
   std::vector<TextWork> works;
   std::vector<Times> times;  // of each work
 };
@@ -112,12 +115,30 @@ void PrintNotes(const TextReport& report) {
   }
 }
 
+app::TextWorkOptions WorkOf(const BenchOptions& options) {
+  return {.work = options.work, .tokens = app::ParseTokenCounts(options.tokens), .batch = options.batch};
+}
+
+// Texts of the files, one a line; none without files.
+std::vector<std::string> ReadBenchTexts(const BenchOptions& options) {
+  std::vector<std::string> texts;
+  for (const std::string& file : options.images) {
+    for (std::string& text : app::ReadTexts(file)) texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 }  // namespace
+
+std::string CheckTokenCounts(const std::string& text) {
+  if (!app::ParseTokenCounts(text).empty()) return "";
+  return fmt::format("expected numbers of tokens separated by commas, such as 16,128, got \"{}\"", text);
+}
 
 int BenchTextFromStdin(const BenchOptions& options, const app::AnyModel& opened, Precision precision) {
   const std::vector<std::string> texts = ReadBenchTexts(options);
-  const TextContender contender = OpenContender(opened, options, precision);
-  std::vector<TextWork> works = MakeTextWorks(contender, options, texts);
+  const TextContender contender = app::OpenContender(ForBench(opened, options, precision), !options.images.empty());
+  std::vector<TextWork> works = app::MakeTextWorks(contender, WorkOf(options), texts);
   Require(works.size() == 1, "bench: --stdin measures one kind of work; choose it by --work {}, with one --tokens",
           works.front().name);
   works[0].run();  // the first pass sizes the workspace
@@ -136,21 +157,22 @@ int BenchText(const BenchOptions& options, const app::AnyModel& opened, const st
   // Memory: one precision in the process at a time.
   for (const Precision precision : precisions) {
     ResetPeakMemory();
-    const TextContender contender = OpenContender(opened, options, precision);
-    for (const TextWork& work : MakeTextWorks(contender, options, texts)) work.run();
+    const TextContender contender = app::OpenContender(ForBench(opened, options, precision), !options.images.empty());
+    for (const TextWork& work : app::MakeTextWorks(contender, WorkOf(options), texts)) work.run();
     report.rows.push_back({.precision = precision, .weights = contender.model().weight_bytes(), .peak = PeakMemory()});
   }
   std::vector<TextContender> contenders;
-  for (const Precision precision : precisions) contenders.push_back(OpenContender(opened, options, precision));
+  for (const Precision precision : precisions)
+    contenders.push_back(app::OpenContender(ForBench(opened, options, precision), !options.images.empty()));
   // Drift from the first precision, fp32.
   report.architecture = contenders.front().model().description().architecture;
   report.embeds = !contenders.front().model().has_decoder();
-  report.samples = MakeTextSamples(contenders.front(), texts);
-  const Tensor<float> exact = AnswerSamples(contenders.front().model(), report.samples);
+  report.samples = app::MakeTextSamples(contenders.front(), texts);
+  const Tensor<float> exact = app::AnswerSamples(contenders.front().model(), report.samples);
   std::vector<std::pair<size_t, size_t>> turns;  // row and work
   for (size_t i = 0; i < contenders.size(); ++i) {
-    report.rows[i].drift = ComputeDrift(AnswerSamples(contenders[i].model(), report.samples), exact);
-    report.rows[i].works = MakeTextWorks(contenders[i], options, texts);
+    report.rows[i].drift = app::ComputeDrift(app::AnswerSamples(contenders[i].model(), report.samples), exact);
+    report.rows[i].works = app::MakeTextWorks(contenders[i], WorkOf(options), texts);
     for (size_t w = 0; w < report.rows[i].works.size(); ++w) turns.emplace_back(i, w);
   }
   // Speed: all precisions and works in turns.

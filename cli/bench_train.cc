@@ -7,9 +7,9 @@
 #include <string>
 
 #include "cli/bench.h"
-#include "cli/bench_step.h"
 #include "cli/output.h"
 #include "qkv/core/parallel.h"
+#include "qkv/lab/timed_step.h"
 #include "qkv/model/layout/cost.h"
 #include "qkv/simd/isa.h"
 
@@ -65,7 +65,7 @@ std::string CheckTrainShape(const std::string& text) {
 int BenchTrain(const BenchOptions& options, simd::Precision precision, bool from_stdin) {
   Require(precision != simd::Precision::kInt8, "bench: training is in fp32 or bf16, not in int8");
   const TrainShape shape = ParseTrainShape(options.train);
-  TimedStep<train::Network> step(MakeConfig(shape), shape.batch, precision == simd::Precision::kBfloat16);
+  lab::TimedStep<train::Network> step(MakeConfig(shape), shape.batch, precision == simd::Precision::kBfloat16);
   step.Run();  // the first step sizes the workspaces
   if (from_stdin) {
     for (std::string line; std::getline(std::cin, line);) {

@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
+#include "qkv/lab/plan_map.h"
 #include "qkv/lab/plan_timing.h"
 #include "qkv/lab/plan_trial.h"
 #include "qkv/model/blocks/attention_orders.h"
@@ -310,7 +311,7 @@ int QkPlan(QkPlanOptions options) {
   if (options.cached == "keys") w.cached = attention::Cached::kKeysAndValues;
   if (options.cached == "latent") w.cached = attention::Cached::kLatent;
   if (!options.map.empty()) {
-    WriteFile(options.map, BreakEvenMap(shapes ? w : Workload{}));
+    WriteFile(options.map, lab::BreakEvenMap(shapes ? w : Workload{}));
     return 0;
   }
   if (options.grid) return PlanGrid(options);

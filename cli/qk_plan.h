@@ -20,9 +20,6 @@ struct QkPlanOptions {
 /// Draws random shapes, predicts and measures their plans, and prints how often the planner's choice is the fastest.
 int PlanGrid(const QkPlanOptions& options);
 
-/// SVG of the cheapest order over E/D and N/D. `shown` is marked as one more point unless its width is 0.
-std::string BreakEvenMap(const attention::Workload& shown);
-
 /// "30.0 G"
 std::string ShortCount(double count);
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/drift.h"
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/app/images/classes.h"
+#include "qkv/app/timing/drift.h"
 #include "qkv/io/json.h"
 #include "qkv/lab/truncate.h"
 #include "qkv/train/run/evaluation.h"
@@ -90,7 +90,7 @@ int PrintDrift(const QkTruncateOptions& options, const model::Checkpoint& checkp
                const model::Model& after) {
   const Predictions exact = ComputePredictions(options, before), ours = ComputePredictions(options, after);
   Require(exact.paths == ours.paths, "truncate: the images of {} changed meanwhile", options.images);
-  const Drift drift = ComputeDrift(ours.logits, exact.logits);
+  const app::Drift drift = app::ComputeDrift(ours.logits, exact.logits);
   const int64_t classes = before.config().classes;
   const auto truth = classes > 0
                          ? app::MatchFolderClasses(exact.paths, options.images, checkpoint.description.labels, classes)

@@ -68,7 +68,6 @@ model::CaptionModel AnyModel::BuildCaptions() const { return BuildCaptionModel(i
 LanguageModel AnyModel::BuildLanguage() const { return LanguageModel(texts(), entry_, note_); }
 
 model::TextModel AnyModel::BuildTexts() const {
-  NotifyAssumptions(texts().source, texts().description.assumptions, note_);
   return BuildCached(texts(), entry_.build, CacheFor(entry_.cache, note_));
 }
 

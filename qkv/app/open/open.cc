@@ -73,6 +73,9 @@ model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note
     Require(!of_images, "{}: size, labels, pool and other settings of image models do not apply to {}", entry.path,
             Describe(model::KindOf(checkpoint)));
   }
+  if (const auto* const texts = std::get_if<model::TextCheckpoint>(&checkpoint)) {
+    NotifyAssumptions(texts->source, texts->description.assumptions, note);
+  }
   return checkpoint;
 }
 

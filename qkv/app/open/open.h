@@ -16,7 +16,7 @@ namespace qkv::app {
 /// Folder and policy of the cache; `note` receives why a file was not used or not kept.
 model::Cache CacheFor(CachePolicy policy, const Note& note);
 
-/// Opens the files of a model of any kind. `note` receives what was assumed about an image model. Throws Error as
+/// Opens the files of a model of any kind. `note` receives what was assumed. Throws Error as
 /// model::OpenAnyCheckpoint, and for settings of images that are given to another kind.
 model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note = {});
 /// The same for an image model. Throws Error for any other kind.

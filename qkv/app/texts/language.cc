@@ -27,7 +27,6 @@ constexpr int64_t kUsualTokens = 256;  // of a text whose files do not say how l
 // Of what the model reads.
 text::Tokenizer OpenTokenizer(const model::TextCheckpoint& checkpoint, const Note& note) {
   const model::TextDescription& d = checkpoint.description;
-  NotifyAssumptions(checkpoint.source, d.assumptions, note);
   text::Tokenizer tokenizer = text::Tokenizer::Open(FolderOf(checkpoint.source), d.sentence.lower_case);
   NotifySettings(tokenizer, checkpoint.source, note);
   RequireIdsWithin(tokenizer, (d.encoder ? *d.encoder : *d.decoder).vocabulary, checkpoint.source);

@@ -1,4 +1,4 @@
-#include "cli/text_work.h"
+#include "qkv/app/timing/text_work.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <charconv>
 #include <utility>
 
-#include "cli/output.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/rng.h"
@@ -14,7 +13,7 @@
 #include "qkv/model/sequence/decoder.h"
 #include "qkv/model/sequence/generation.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 using Ids = std::vector<std::vector<int32_t>>;
@@ -24,19 +23,6 @@ constexpr int64_t kPrompt = 512, kDecodeBatch = 8, kSteps = 16;  // tokens of a 
 constexpr int64_t kSourceTokens = 32, kBeams = 4, kBeamBatch = 32;
 constexpr size_t kGreedyTexts = 8;                                          // of a file, read and written one by one
 constexpr int64_t kSampleTexts = 4, kSampleTokens = 16, kFileSamples = 32;  // for the drift
-
-// "16,128" to numbers; empty if it is none.
-std::vector<int64_t> ParseTokenCounts(const std::string& text) {
-  std::vector<int64_t> counts;
-  for (const char *at = text.data(), *const end = at + text.size(); at < end;) {
-    int64_t count = 0;
-    const auto [stop, error] = std::from_chars(at, end, count);
-    if (error != std::errc() || count < 1 || (stop != end && *stop != ',')) return {};
-    counts.push_back(count);
-    at = stop + (stop != end);
-  }
-  return counts;
-}
 
 Ids RandomIds(int64_t vocabulary, int64_t texts, int64_t tokens, uint64_t seed) {
   RequireMemory(static_cast<double>(sizeof(int32_t)) * static_cast<double>(texts) * static_cast<double>(tokens),
@@ -52,9 +38,9 @@ Ids RandomIds(int64_t vocabulary, int64_t texts, int64_t tokens, uint64_t seed) 
 }
 
 // The numbers of tokens to measure: those asked for, or the usual one as far as the model goes.
-std::vector<int64_t> TokenCounts(const BenchOptions& options, int64_t usual, int64_t most, bool several) {
+std::vector<int64_t> TokenCounts(const TextWorkOptions& options, int64_t usual, int64_t most, bool several) {
   if (options.tokens.empty()) return {std::min(usual, most)};
-  const std::vector<int64_t> counts = ParseTokenCounts(options.tokens);
+  const std::vector<int64_t>& counts = options.tokens;
   for (const int64_t count : counts) {
     Require(count <= most, "bench: --tokens {}, and the model takes {}", count, most);
   }
@@ -94,7 +80,7 @@ TextWork EmbedRandom(const model::TextModel& model, int64_t batch, int64_t token
   return work;
 }
 
-TextWork EmbedTexts(const app::LanguageModel& language, const std::vector<std::string>& texts) {
+TextWork EmbedTexts(const LanguageModel& language, const std::vector<std::string>& texts) {
   TextWork work{.name = "embed", .batch = std::ssize(texts), .texts = static_cast<double>(texts.size())};
   for (const std::string& text : texts) {
     work.counted += static_cast<double>(std::min(language.CountTokens(text), language.model().text_length()));
@@ -143,19 +129,18 @@ TextWork WriteRandom(const model::TextModel& model, const char* name, int64_t ba
   return work;
 }
 
-TextWork WriteTexts(const app::LanguageModel& language, const char* name, std::span<const std::string> texts,
-                    int64_t batch, int64_t beams) {
-  app::WritingOptions options{.together = batch, .settings = language.Settings()};
+TextWork WriteTexts(const LanguageModel& language, const char* name, std::span<const std::string> texts, int64_t batch,
+                    int64_t beams) {
+  WritingOptions options{.together = batch, .settings = language.Settings()};
   options.settings.sampling = {.temperature = 0};
   options.settings.beams = beams;
   TextWork work{.name = name, .batch = batch, .texts = static_cast<double>(texts.size())};
-  for (const app::Written& written : language.Write(texts, options))
-    work.counted += static_cast<double>(written.tokens);
+  for (const Written& written : language.Write(texts, options)) work.counted += static_cast<double>(written.tokens);
   work.run = [&language, texts, options] { language.Write(texts, options); };
   return work;
 }
 
-void AddPairWorks(const TextContender& contender, const BenchOptions& options, const std::vector<std::string>& texts,
+void AddPairWorks(const TextContender& contender, const TextWorkOptions& options, const std::vector<std::string>& texts,
                   const std::function<bool(std::string_view)>& wanted, std::vector<TextWork>* works) {
   const model::TextModel& model = contender.model();
   const int64_t batch = options.batch > 0 ? options.batch : kBeamBatch;
@@ -175,26 +160,24 @@ void AddPairWorks(const TextContender& contender, const BenchOptions& options, c
 
 }  // namespace
 
-std::string CheckTokenCounts(const std::string& text) {
-  if (!ParseTokenCounts(text).empty()) return "";
-  return fmt::format("expected numbers of tokens separated by commas, such as 16,128, got \"{}\"", text);
-}
-
-TextContender OpenContender(const app::AnyModel& opened, const BenchOptions& options, simd::Precision precision) {
-  const app::AnyModel model = ForBench(opened, options, precision);
-  if (options.images.empty()) return {{}, std::make_shared<const model::TextModel>(model.BuildTexts())};
-  return {std::make_shared<const app::LanguageModel>(model.BuildLanguage()), {}};
-}
-
-std::vector<std::string> ReadBenchTexts(const BenchOptions& options) {
-  std::vector<std::string> texts;
-  for (const std::string& file : options.images) {
-    for (std::string& text : app::ReadTexts(file)) texts.push_back(std::move(text));
+std::vector<int64_t> ParseTokenCounts(const std::string& text) {
+  std::vector<int64_t> counts;
+  for (const char *at = text.data(), *const end = at + text.size(); at < end;) {
+    int64_t count = 0;
+    const auto [stop, error] = std::from_chars(at, end, count);
+    if (error != std::errc() || count < 1 || (stop != end && *stop != ',')) return {};
+    counts.push_back(count);
+    at = stop + (stop != end);
   }
-  return texts;
+  return counts;
 }
 
-std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchOptions& options,
+TextContender OpenContender(const AnyModel& model, bool with_texts) {
+  if (with_texts) return {std::make_shared<const LanguageModel>(model.BuildLanguage()), {}};
+  return {{}, std::make_shared<const model::TextModel>(model.BuildTexts())};
+}
+
+std::vector<TextWork> MakeTextWorks(const TextContender& contender, const TextWorkOptions& options,
                                     const std::vector<std::string>& texts) {
   const model::TextModel& model = contender.model();
   const auto wanted = [&](std::string_view name) { return options.work.empty() || options.work == name; };
@@ -219,9 +202,9 @@ std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchO
     }
   }
   Require(!works.empty(),
-          "bench: --work {}: {} {}; an encoder embeds, a decoder prefills and decodes, an encoder-decoder writes "
-          "(greedy, beams)",
-          options.work, options.model.path, model.description().architecture);
+          "bench: --work {}: the model is {}; an encoder embeds, a decoder prefills and decodes, an encoder-decoder "
+          "writes (greedy, beams)",
+          options.work, model.description().architecture);
   return works;
 }
 
@@ -282,4 +265,4 @@ Tensor<float> AnswerSamples(const model::TextModel& model, const TextSamples& sa
   return logits;
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

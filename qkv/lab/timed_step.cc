@@ -1,9 +1,9 @@
-#include "cli/bench_step.h"
+#include "qkv/lab/timed_step.h"
 
 #include "qkv/core/rng.h"
 #include "qkv/train/network/initialise.h"
 
-namespace qkv::cli {
+namespace qkv::lab {
 namespace {
 
 // Number of targets of one input, and of classes of each.
@@ -53,4 +53,4 @@ void TimedStep<Net>::Run() {
 template class TimedStep<train::Network>;
 template class TimedStep<train::SequenceNetwork>;
 
-}  // namespace qkv::cli
+}  // namespace qkv::lab

@@ -8,23 +8,30 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/bench.h"
-#include "qkv/app/texts/language.h"
+#include "qkv/app/models/any_model.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 /// A model in one precision; with its tokenizer if texts are given.
 struct TextContender {
-  std::shared_ptr<const app::LanguageModel> language;
+  std::shared_ptr<const LanguageModel> language;
   std::shared_ptr<const model::TextModel> alone;  // without texts
 
   const model::TextModel& model() const { return language ? language->model() : *alone; }
 };
 
-TextContender OpenContender(const app::AnyModel& opened, const BenchOptions& options, simd::Precision precision);
+/// Throws Error as AnyModel::BuildLanguage.
+TextContender OpenContender(const AnyModel& model, bool with_texts);
 
-/// Texts of the files in options.images, one a line; none without files.
-std::vector<std::string> ReadBenchTexts(const BenchOptions& options);
+/// What to time.
+struct TextWorkOptions {
+  std::string work;             // one of TextWork::name; empty: all that the model does
+  std::vector<int64_t> tokens;  // of random texts; empty: the usual number. Several are for encoders
+  int64_t batch = 0;            // 0: as many texts as the work usually has
+};
+
+/// "16,128" as numbers above 0; empty if it is none.
+std::vector<int64_t> ParseTokenCounts(const std::string& text);
 
 /// Work that is timed as a whole.
 struct TextWork {
@@ -39,7 +46,7 @@ struct TextWork {
 
 /// The work that options.work selects, or all. The contender must outlive it. Throws Error if the model has no such
 /// work, or if it takes fewer tokens than options.tokens.
-std::vector<TextWork> MakeTextWorks(const TextContender& contender, const BenchOptions& options,
+std::vector<TextWork> MakeTextWorks(const TextContender& contender, const TextWorkOptions& options,
                                     const std::vector<std::string>& texts);
 
 /// Samples for the drift: random ids, or those of the texts and, for an encoder-decoder, of its answers to them.
@@ -53,4 +60,4 @@ TextSamples MakeTextSamples(const TextContender& exact, const std::vector<std::s
 /// Vectors of an encoder, [texts, width], or logits of a decoder, [tokens, outputs]. Throws Error if one is not finite.
 Tensor<float> AnswerSamples(const model::TextModel& model, const TextSamples& samples);
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

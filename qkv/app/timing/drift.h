@@ -1,14 +1,9 @@
 // How much the logits of two models differ.
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "qkv/core/tensor.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 struct Drift {
   double cosine = 0;  // of the logits, mean over the images
@@ -18,4 +13,4 @@ struct Drift {
 /// logits, exact: [images, outputs].
 Drift ComputeDrift(const Tensor<float>& logits, const Tensor<float>& exact);
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

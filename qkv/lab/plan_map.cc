@@ -1,14 +1,16 @@
-// The break-even map of qkv qk plan: regions traced with the planner, and on top the borders of notes 9 and 10.
+// Regions traced with the planner, and on top the borders of notes 9 and 10.
+#include "qkv/lab/plan_map.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <vector>
 
-#include "cli/qk_plan.h"
 #include "qkv/report/plot.h"
 #include "qkv/report/svg.h"
 
-namespace qkv::cli {
+namespace qkv::lab {
 namespace {
 
 using attention::Order;
@@ -167,4 +169,4 @@ std::string BreakEvenMap(const Workload& shown) {
   return svg.Finish(kLeft + kDistance + 424, kTop + 330 + 96);
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::lab

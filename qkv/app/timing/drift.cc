@@ -1,9 +1,9 @@
-#include "cli/drift.h"
+#include "qkv/app/timing/drift.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 int64_t First(const Tensor<float>& logits, int64_t row) {
@@ -30,4 +30,4 @@ Drift ComputeDrift(const Tensor<float>& logits, const Tensor<float>& exact) {
   return drift;
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

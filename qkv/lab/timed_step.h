@@ -9,7 +9,7 @@
 #include "qkv/train/network/sequence_network.h"
 #include "qkv/train/optimizer/step.h"
 
-namespace qkv::cli {
+namespace qkv::lab {
 
 /// Pixels [count, channels, height, width], or tokens [count, length], which are the same every time.
 Tensor<float> RandomInputs(const model::VitConfig& config, int64_t count);
@@ -38,4 +38,4 @@ class TimedStep {
   std::vector<int64_t> labels_;
 };
 
-}  // namespace qkv::cli
+}  // namespace qkv::lab
