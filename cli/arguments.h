@@ -1,4 +1,4 @@
-// The command line: commands, options and checks of their values, on top of CLI11. Only arguments.cc includes CLI11,
+// The command line: commands, options and checks of their values, on top of CLI11. Commands do not include CLI11,
 // whose headers take longer to compile than a command.
 #pragma once
 

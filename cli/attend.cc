@@ -181,13 +181,17 @@ void RegisterAttend(Command app, int* exit_code) {
           "the text's number; without it JSON Lines on stdout")
       .TypeName("FILE");
   command.AddOption("--layer", &options->layers, "Blocks from 0: 11 or 0,5,11 or all (default: the last; .html: all)")
-      .TypeName("LIST");
-  command.AddOption("--head", &options->head,
-                    "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)");
-  command.AddOption(
-      "--query", &options->query,
-      "Whose attention is shown: cls, dist, regI, detI (a detector's token), maskI (the token of a mask), ROW,COL (a "
-      "patch from 0,0), mean of the patches, or all (default: cls, or mean where there is none)");
+      .TypeName("LIST|all");
+  command
+      .AddOption("--head", &options->head,
+                 "Heads from 0: 3 or 0,3 or all; or mean, max or min of them (default: mean; .html: all)")
+      .TypeName("LIST|all|mean|max|min");
+  command
+      .AddOption(
+          "--query", &options->query,
+          "Whose attention is shown: cls, dist, regI, detI (a detector's token), maskI (the token of a mask), ROW,COL "
+          "(a patch from 0,0), mean of the patches, or all (default: cls, or mean where there is none)")
+      .TypeName("TOKEN|cls|dist|mean|all");
   command.AddFlag("--rollout", &options->rollout, "Follow the attention through all blocks (Abnar and Zuidema 2020)");
   command.AddOption("--discard", &options->discard, "Rollout: fraction of each block's weights, the lowest, to drop")
       .Range(0.0, 0.999999)

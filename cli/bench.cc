@@ -29,9 +29,9 @@ constexpr Saving kSavings[] = {
     {"absorb", &model::BuildOptions::absorb},
 };
 
-std::string SavingNames() {
+std::string SavingNames(std::string_view between) {
   std::string names;
-  for (const Saving& saving : kSavings) names += fmt::format("{}{}", names.empty() ? "" : ", ", saving.name);
+  for (const Saving& saving : kSavings) names += fmt::format("{}{}", names.empty() ? "" : between, saving.name);
   return names;
 }
 
@@ -47,7 +47,8 @@ std::string SwitchOff(const std::string& list, model::BuildOptions* build) {
       build->*saving.option = false;
       known = true;
     }
-    if (!known) return fmt::format("expected all, or some of {} separated by commas, got \"{}\"", SavingNames(), name);
+    if (!known)
+      return fmt::format("expected all, or some of {} separated by commas, got \"{}\"", SavingNames(", "), name);
     begin = end + 1;
   }
   return "";
@@ -188,8 +189,8 @@ void RegisterBench(Command app, int* exit_code) {
                           .OneOf({"embed", "prefill", "decode", "decode-batch", "greedy", "beams"});
   command.AddOption("--seconds", &options->seconds, "Seconds to measure, in all").Range(0.0, 3600.0).ShowDefault();
   const Option without =
-      command.AddOption("--without", &options->without, "Exact savings to switch off: all, or some of " + SavingNames())
-          .TypeName("LIST")
+      command.AddOption("--without", &options->without, "Exact savings to switch off: all, or a list of some")
+          .TypeName("all|" + SavingNames("|"))
           .Check([](const std::string& list) {
             model::BuildOptions build;
             return SwitchOff(list, &build);
@@ -199,7 +200,7 @@ void RegisterBench(Command app, int* exit_code) {
                                             "For each line read, one pass or step, its milliseconds on a line out");
   const Option layer = command.AddFlag("--layer", &modes->layer, "The linear layers of a block, one by one");
   const Option attention =
-      command.AddFlag("--attention", &modes->attention, "Attention alone, over the number of tokens");
+      command.AddFlag("--attention", &modes->attention, "Attention and its gradient alone, over the number of tokens");
   const Option train = command
                            .AddOption("--train", &options->train,
                                       "Steps of training of a Vision Transformer of width D with L blocks of H heads")

@@ -88,7 +88,8 @@ void RegisterCaption(Command app, int* exit_code) {
       .Required()
       .TypeName("MODEL");
   options->images.AddTo(command);
-  options->decoding.AddSearch(command, "Greatest number of tokens of a text (default: as the model's files say)");
+  options->decoding.AddSearch(command,
+                              "Greatest number of tokens of a text (default: as the model's files say, else 256)");
   options->decoding.AddSampling(command);
   command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");
   command.AddFlag("--json", &options->json, "JSON Lines, with scores and numbers of tokens");

@@ -341,7 +341,7 @@ void RegisterEvaluate(Command app, int* exit_code) {
           "For pairs: what replaces cross-attention's softmax: softmax=T (temperature T), hard (all on the "
           "greatest score), uniform, gaussian=H[,SLOPE] (along the diagonal, H source tokens wide; without SLOPE by "
           "the file's lengths); :BLOCK.HEAD,… behind it: in these heads alone")
-      .TypeName("RULE");
+      .TypeName("RULE|hard|uniform");
   command.AddFlag("--stem", &options->stem, "For pairs: ROUGE compares words without their English endings");
   command.AddFlag("--json", &options->json, "One JSON object on stdout");
   options->images.AddHow(command);

@@ -25,7 +25,10 @@ void RegisterQkSplit(Command app, int* exit_code) {
   const auto options = std::make_shared<QkSplitOptions>();
   const Command command = app.AddCommand("split", "Write a merged model with queries and keys of its own again");
   options->AddTo(command);
-  command.AddOption("--width", &options->width, "Features of a head's queries and keys (default: those of its values)")
+  command
+      .AddOption("--width", &options->width,
+                 "Features of a head's queries and keys (default: those of its values); refused if less than a merged "
+                 "matrix's rank")
       .Range(int64_t{1}, int64_t{1} << 20)
       .TypeName("E");
   command.Footer(

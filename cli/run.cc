@@ -198,16 +198,19 @@ void RegisterRun(Command app, int* exit_code) {
   options->model.AddSize(command);
   options->model.AddCompute(command);
   options->images.AddTo(command, /*required=*/false);
-  command.AddOption(
-      "--input", &options->input,
-      "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
-      "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a text model these, "
-      "\"token_type_ids\" and \"decoder_input_ids\" [B, T]; for one that writes about images \"pixels\" and "
-      "\"decoder_input_ids\"");
-  command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required();
-  command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all");
-  command.AddOption("--hidden", &options->hidden,
-                    "Hidden states to keep: 0 the embedded tokens, L after block L, or all");
+  command
+      .AddOption("--input", &options->input,
+                 "Take \"pixels\" [B, channels, H, W] from this safetensors file; for two towers also "
+                 "\"input_ids\" and \"attention_mask\" [B, N], either or both; for a text model these, "
+                 "\"token_type_ids\" and \"decoder_input_ids\" [B, T]; for one that writes about images \"pixels\" and "
+                 "\"decoder_input_ids\"")
+      .TypeName("FILE");
+  command.AddOption("-o,--output", &options->output, "File to write, out.safetensors").Required().TypeName("FILE");
+  command.AddOption("--attention", &options->attention, "Blocks whose attention is kept, from 0: 0,11 or all")
+      .TypeName("LIST|all");
+  command
+      .AddOption("--hidden", &options->hidden, "Hidden states to keep: 0 the embedded tokens, L after block L, or all")
+      .TypeName("LIST|all");
   command.Footer(
       "Examples:\n"
       "  qkv run -m vit-base photo.jpg -o out.safetensors                     logits and tokens\n"

@@ -87,8 +87,7 @@ void RegisterServe(Command app, int* exit_code) {
   command.AddOption("--port", &options->port, "Port to listen on; 0 takes a free one (default: 8080)")
       .Range(0, 65535)
       .TypeName("N");
-  command.AddOption("--dtype", &options->dtype, "Precision of the models of -m: fp32, bf16, int8 or auto")
-      .TypeName("TYPE");
+  command.AddOption("--dtype", &options->dtype, "Precision of the models of -m").TypeName("fp32|bf16|int8|auto");
   command.AddOption("--threads", &options->threads, "Threads of the engine (default: all cores)")
       .Range(1, 1024)
       .TypeName("N");

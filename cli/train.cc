@@ -230,7 +230,8 @@ void RegisterTrain(Command app, int* exit_code) {
       .TypeName("RUN");
   command.AddOption("--config", &options->file, "YAML or JSON file of the keys that follow, which win over it")
       .TypeName("FILE");
-  command.AddFlag("--resume", &options->resume, "Continue the run in RUN, to the bit as if it had not been stopped");
+  command.AddFlag("--resume", &options->resume,
+                  "Continue the run in RUN, to the bit as if it had not been stopped; without one, start it");
   command.AddFlag("-q,--quiet", &options->quiet, "No progress line");
   AddTrainKeys(command, &options->settings);
   command.Footer(

@@ -17,7 +17,7 @@ namespace {
 // "N", "X", "HxW", …: the placeholder of a value.
 std::string TypeName(const train::Key& key) {
   if (!key.choices.empty()) return std::string(key.choices);
-  constexpr const char* kNames[] = {"", "N", "X", "TEXT", "HxW", "X,…"};  // in the order of Key::member's types
+  constexpr const char* kNames[] = {"", "N", "X", "PATH", "HxW", "X,…"};  // in the order of Key::member's types
   return key.name == "model" ? "MODEL" : kNames[key.member.index()];
 }
 

@@ -125,8 +125,9 @@ void AddRewriting(Command app, int* exit_code, const std::string& name, std::str
           "What takes the place of cross-attention's softmax, to see what the model needs of it: softmax=T (of "
           "temperature T), hard, uniform or gaussian=H[,SLOPE] (along the diagonal, H source tokens wide, SLOPE source "
           "tokens per target token, 1 unless given); :BLOCK.HEAD,… behind it: of these heads alone")
-      .TypeName("RULE");
-  options->decoding.AddSearch(command, "Greatest number of tokens of an answer (default: as the model's files say)");
+      .TypeName("RULE|hard|uniform");
+  options->decoding.AddSearch(command,
+                              "Greatest number of tokens of an answer (default: as the model's files say, else 256)");
   options->decoding.AddSampling(command);
   command.AddOption("--batch", &options->batch, "Texts in one batch").Range(1, 4096).TypeName("N").ShowDefault();
   command.AddOption("-o,--output", &options->output, "File to write (default: standard output)").TypeName("FILE");

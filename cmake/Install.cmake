@@ -66,9 +66,13 @@ if(TARGET qkv_cli)
   find_program(SCDOC scdoc)
   find_program(GZIP gzip)
   if(SCDOC AND GZIP)
-    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/qkv.1.gz DEPENDS ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd VERBATIM
-                       COMMAND sh -c "\"$1\" < \"$2\" | \"$3\" -9n > \"$4\"" sh ${SCDOC}
-                               ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd ${GZIP} ${PROJECT_BINARY_DIR}/qkv.1.gz)
+    # The program adds the options that the page's own text leaves to it.
+    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/qkv.1.gz VERBATIM
+                       DEPENDS ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd qkv_cli
+                       COMMAND qkv_cli __man_page < ${PROJECT_SOURCE_DIR}/docs/qkv.1.scd > qkv.1.scd
+                       COMMAND ${SCDOC} < qkv.1.scd > qkv.1
+                       COMMAND ${GZIP} -9nf qkv.1
+                       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
     add_custom_target(qkv_man ALL DEPENDS ${PROJECT_BINARY_DIR}/qkv.1.gz)
     add_dependencies(qkv_product qkv_man)
     install(FILES ${PROJECT_BINARY_DIR}/qkv.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)

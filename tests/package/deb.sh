@@ -43,7 +43,8 @@ done
 [ "$("$root/usr/bin/qkv" translate "development files" 2> /dev/null)" = "file di sviluppo" ] ||
   fail "the installed program does not translate"
 python3 "$source/tools/check_hardening.py" "$root/usr/bin/qkv" || fail "the installed program is not hardened"
-for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv include/qkv/qkv.h; do
+for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv \
+  share/zsh/vendor-completions/_qkv share/fish/vendor_completions.d/qkv.fish include/qkv/qkv.h; do
   [ -s "$root/usr/$file" ] || fail "$file is missing"
 done
 
