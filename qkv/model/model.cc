@@ -194,45 +194,38 @@ void Model::RequireFiniteRows(const ImageSource& images, int64_t first, View<con
   RequireFinite(vit_, pixels.slice(0, b, b + 1), values.slice(0, b, b + 1), images.name(first + b));
 }
 
-Tensor<float> Model::Embed(const image::Image& image, Embedding embedding) const {
-  return Row(Embed(ImageSource::Of("embed", {&image, 1}), embedding));
+Tensor<float> Model::Embed(const image::Image& image, Pooling pooling) const {
+  return Row(Embed(ImageSource::Of("embed", {&image, 1}), pooling));
 }
 
-Tensor<float> Model::Embed(const std::filesystem::path& file, Embedding embedding) const {
-  return Row(Embed(ImageSource::Of("embed", {&file, 1}), embedding));
+Tensor<float> Model::Embed(const std::filesystem::path& file, Pooling pooling) const {
+  return Row(Embed(ImageSource::Of("embed", {&file, 1}), pooling));
 }
 
-Tensor<float> Model::Embed(std::span<const image::Image> images, Embedding embedding) const {
-  return Embed(ImageSource::Of("embed", images), embedding);
+Tensor<float> Model::Embed(std::span<const image::Image> images, Pooling pooling) const {
+  return Embed(ImageSource::Of("embed", images), pooling);
 }
 
-Tensor<float> Model::Embed(std::span<const std::filesystem::path> files, Embedding embedding) const {
-  return Embed(ImageSource::Of("embed", files), embedding);
+Tensor<float> Model::Embed(std::span<const std::filesystem::path> files, Pooling pooling) const {
+  return Embed(ImageSource::Of("embed", files), pooling);
 }
 
-int64_t Model::EmbeddingWidth(Embedding embedding) const {
-  return embedding == Embedding::kPooled ? config().pooled_width() : config().block.width;
-}
+int64_t Model::EmbeddingWidth(Pooling pooling) const { return PooledWidth(config(), pooling); }
 
-Tensor<float> Model::Embed(const ImageSource& images, Embedding embedding) const {
-  Require(embedding != Embedding::kClassToken || config().class_token,
-          "embed: the model has no class token; use Embedding::kPatchMean or kPooled");
-  auto vectors = Tensor<float>::Uninitialised({images.count, EmbeddingWidth(embedding)});
+Tensor<float> Model::Embed(const ImageSource& images, Pooling pooling) const {
+  Require(pooling != Pooling::kTokens, "embed: expected one vector an image; Forward gives all tokens");
+  RequirePooling(config(), pooling);
+  auto vectors = Tensor<float>::Uninitialised({images.count, EmbeddingWidth(pooling)});
   Tensor<float> tokens;  // [B, N, D]
   ForEachPass(images, [&](int64_t first, View<const float> pixels, Workspace<float>& workspace) {
     const int64_t B = pixels.dim(0);
     const View<float> rows = vectors.view().slice(0, first, first + B);
-    if (embedding == Embedding::kPooled) {
+    if (pooling == Pooling::kModel) {
       Forward(pixels, workspace, {.pooled = rows});
     } else {
       tokens.Reuse({B, TokensFor(pixels.dim(2), pixels.dim(3)), config().block.width});
       Forward(pixels, workspace, {.tokens = tokens});
-      const View<const float> from = tokens;
-      if (embedding == Embedding::kPatchMean) {
-        nn::MeanPool<float>(from, config().prefix(), rows);
-      } else {
-        for (int64_t b = 0; b < B; ++b) std::copy_n(from.at(b), rows.dim(1), rows.row(b));
-      }
+      for (int64_t b = 0; b < B; ++b) PoolTokens(config(), pooling, tokens.view()[b], rows.row(b));
     }
     RequireFiniteRows(images, first, pixels, rows);
   });

@@ -17,6 +17,7 @@
 
 #include "qkv/image/image.h"
 #include "qkv/model/checkpoint/checkpoint.h"
+#include "qkv/model/pooling.h"
 #include "qkv/model/vision/vit.h"
 #include "qkv/model/vision/vit_cache.h"
 
@@ -27,13 +28,6 @@ struct Prediction {
   int64_t index = 0;  // of the class, from 0
   std::string label;  // its name, or empty if the checkpoint has none
   float score = 0;    // as Model::Score gives it
-};
-
-/// Which vector of an image Model::Embed returns.
-enum class Embedding {
-  kPooled,      // input of the classifier, [VitConfig::pooled_width()]
-  kClassToken,  // the class token after the final norm, [D]
-  kPatchMean,   // mean of the patch tokens after the final norm, [D]
 };
 
 /// Which attention Model::Attention returns.
@@ -74,17 +68,17 @@ class Model {
   /// The scores of logits [classes], in their place: probabilities, unless the model predicts numbers (ClassScores).
   void Score(std::span<float> logits) const;
 
-  /// The vector of a decoded image, [EmbeddingWidth(embedding)], not normalised. Throws Error if the model lacks the
-  /// class token, or if the output is not finite; the error then names the block where this begins.
-  Tensor<float> Embed(const image::Image& image, Embedding embedding = Embedding::kPooled) const;
+  /// The vector of a decoded image, [EmbeddingWidth(pooling)], not normalised. Throws Error for kTokens, if the model
+  /// lacks the class token, or if the output is not finite; the error then names the block where this begins.
+  Tensor<float> Embed(const image::Image& image, Pooling pooling = Pooling::kModel) const;
   /// As above, for an image file. Throws Error also if the file cannot be read.
-  Tensor<float> Embed(const std::filesystem::path& file, Embedding embedding = Embedding::kPooled) const;
-  /// As above, for several images, a row for each: [images, EmbeddingWidth(embedding)]. Computed as by Classify.
-  Tensor<float> Embed(std::span<const image::Image> images, Embedding embedding = Embedding::kPooled) const;
+  Tensor<float> Embed(const std::filesystem::path& file, Pooling pooling = Pooling::kModel) const;
+  /// As above, for several images, a row for each: [images, EmbeddingWidth(pooling)]. Computed as by Classify.
+  Tensor<float> Embed(std::span<const image::Image> images, Pooling pooling = Pooling::kModel) const;
   /// As above, for several image files, of which only a few are in memory at a time.
-  Tensor<float> Embed(std::span<const std::filesystem::path> files, Embedding embedding = Embedding::kPooled) const;
+  Tensor<float> Embed(std::span<const std::filesystem::path> files, Pooling pooling = Pooling::kModel) const;
   /// Length of a vector of Embed.
-  int64_t EmbeddingWidth(Embedding embedding = Embedding::kPooled) const;
+  int64_t EmbeddingWidth(Pooling pooling = Pooling::kModel) const;
 
   /// Attention weights of one block from the query to each patch, for every head: [heads, grid height, grid width]. The
   /// grid is that of the preprocessed image in patches. The weights of a head sum to 1 only with those of the prefix
@@ -146,7 +140,7 @@ class Model {
   void RequireFiniteRows(const ImageSource& images, int64_t first, View<const float> pixels,
                          View<const float> values) const;
   std::vector<std::vector<Prediction>> Classify(const ImageSource& images, int64_t top) const;
-  Tensor<float> Embed(const ImageSource& images, Embedding embedding) const;
+  Tensor<float> Embed(const ImageSource& images, Pooling pooling) const;
 
   Description description_;
   double stored_bytes_ = 0;  // bytes of the checkpoint's tensors

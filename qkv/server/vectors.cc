@@ -18,9 +18,7 @@ app::Pooling PoolingOf(const ModelFacts& facts) { return app::ParsePooling(facts
 
 int64_t EmbeddingWidth(const ModelFacts& facts) {
   if (facts.is_text()) return facts.texts->encoder->block.width;
-  const app::Pooling pooling = PoolingOf(facts);
-  if (pooling == app::Pooling::kModel) return facts.config.pooled_width();
-  return pooling == app::Pooling::kClassTokenAndMean ? 2 * facts.config.block.width : facts.config.block.width;
+  return model::PooledWidth(facts.config, PoolingOf(facts));
 }
 
 std::vector<std::vector<float>> ImageVectors(Context& context, const Call& call,

@@ -95,14 +95,15 @@ TEST_P(ModelOf, EmbedsWhatThePassGives) {
   const std::vector<image::Image> pictures = Pictures();
   const TemporaryFolder folder;
   const std::vector<fs::path> files = Save(pictures, folder);
-  for (const Embedding embedding : {Embedding::kPooled, Embedding::kClassToken, Embedding::kPatchMean}) {
-    if (embedding == Embedding::kClassToken && !c.class_token) {
-      const std::string message = ErrorMessage([&] { model.Embed(pictures[0], embedding); });
+  for (const Pooling pooling : {Pooling::kModel, Pooling::kClassToken, Pooling::kMean, Pooling::kClassTokenAndMean}) {
+    const bool both = pooling == Pooling::kClassTokenAndMean;
+    if ((pooling == Pooling::kClassToken || both) && !c.class_token) {
+      const std::string message = ErrorMessage([&] { model.Embed(pictures[0], pooling); });
       EXPECT_NE(message.find("no class token; use"), std::string::npos) << message;
       continue;
     }
-    const Tensor<float> several = model.Embed(pictures, embedding), of_files = model.Embed(files, embedding);
-    ASSERT_EQ(several.shape(), Shape({kImages, model.EmbeddingWidth(embedding)}));
+    const Tensor<float> several = model.Embed(pictures, pooling), of_files = model.Embed(files, pooling);
+    ASSERT_EQ(several.shape(), Shape({kImages, model.EmbeddingWidth(pooling)}));
     ExpectSame(of_files, several);
     for (int64_t i = 0; i < kImages; ++i) {
       const image::Image& picture = pictures[static_cast<size_t>(i)];
@@ -114,15 +115,19 @@ TEST_P(ModelOf, EmbedsWhatThePassGives) {
       model.Forward(pixels, workspace, {.pooled = pooled});
       model.Forward(pixels, workspace, {.tokens = tokens});
       nn::MeanPool<float>(tokens.view(), c.prefix(), mean.view());
-      const View<const float> expected = embedding == Embedding::kPooled      ? pooled.view()[0]
-                                         : embedding == Embedding::kPatchMean ? mean.view()[0]
-                                                                              : tokens.view()[0][0];
+      Tensor<float> pair({2 * D});
+      std::copy_n(mean.data(), D, std::copy_n(tokens.data(), D, pair.data()));
+      const View<const float> expected = pooling == Pooling::kModel  ? pooled.view()[0]
+                                         : pooling == Pooling::kMean ? mean.view()[0]
+                                         : both                      ? pair.view()
+                                                                     : tokens.view()[0][0];
       ExpectSame(several.view()[i], expected);
       if (i > 1) continue;
-      ExpectSame(model.Embed(picture, embedding), expected);
-      ExpectSame(model.Embed(files[static_cast<size_t>(i)], embedding), expected);
+      ExpectSame(model.Embed(picture, pooling), expected);
+      ExpectSame(model.Embed(files[static_cast<size_t>(i)], pooling), expected);
     }
   }
+  EXPECT_NE(ErrorMessage([&] { model.Embed(pictures[0], Pooling::kTokens); }).find("one vector"), std::string::npos);
 }
 
 TEST_P(ModelOf, ShowsTheAttentionOfThePass) {
@@ -175,10 +180,10 @@ TEST(Model, ComputesImagesOfDifferentSizesOneByOne) {
   ASSERT_FALSE(model.FixedPixelsShape());
   std::vector<image::Image> pictures;
   for (const int64_t width : {30, 60, 45}) pictures.push_back(Picture(30, width, static_cast<uint64_t>(width)));
-  const Tensor<float> vectors = model.Embed(pictures, Embedding::kPatchMean);
+  const Tensor<float> vectors = model.Embed(pictures, Pooling::kMean);
   const auto answers = model.Classify(pictures, 2);
   for (size_t i = 0; i < pictures.size(); ++i) {
-    ExpectSame(vectors.view()[static_cast<int64_t>(i)], model.Embed(pictures[i], Embedding::kPatchMean));
+    ExpectSame(vectors.view()[static_cast<int64_t>(i)], model.Embed(pictures[i], Pooling::kMean));
     ExpectSame(answers[i], model.Top(model.Logits(model.Pixels(pictures[i])).span(), 2));
     EXPECT_EQ(model.Attention(pictures[i]).dim(2), model.Pixels(pictures[i]).dim(3) / model.config().patch_width);
   }
@@ -242,7 +247,7 @@ TEST(Model, NamesTheImageWhoseAnswerIsNotFinite) {
   std::vector<image::Image> pictures;
   for (uint64_t i = 0; i < 3; ++i) pictures.push_back(Picture(8, 8, i));
   for (const std::string& message : {ErrorMessage([&] { model.Classify(pictures); }),
-                                     ErrorMessage([&] { model.Embed(pictures, Embedding::kPatchMean); })}) {
+                                     ErrorMessage([&] { model.Embed(pictures, Pooling::kMean); })}) {
     EXPECT_NE(message.find(": image 1 of 3: the model's answer holds NaN or infinity"), std::string::npos) << message;
     EXPECT_NE(message.find("block 1 of 0 to 1"), std::string::npos) << message;
   }

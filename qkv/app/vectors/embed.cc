@@ -15,26 +15,9 @@
 #include "qkv/io/safetensors.h"
 #include "qkv/model/blocks/unit_rows.h"
 #include "qkv/model/two_tower.h"
-#include "qkv/nn/pool.h"
 #include "qkv/report/text.h"
 
 namespace qkv::app {
-namespace {
-
-// Writes the embedding of one image from its tokens [N, D].
-void Pool(Pooling pooling, int64_t prefix, View<const float> tokens, float* to) {
-  const int64_t N = tokens.dim(0), D = tokens.dim(1);
-  if (pooling == Pooling::kMean) {
-    nn::MeanPool<float>(View<const float>(tokens.data(), {1, N, D}), prefix, View<float>(to, {1, D}));
-  } else if (pooling == Pooling::kClassTokenAndMean) {
-    std::copy_n(tokens.data(), D, to);
-    Pool(Pooling::kMean, prefix, tokens, to + D);
-  } else {
-    std::copy_n(tokens.data(), pooling == Pooling::kTokens ? N * D : D, to);
-  }
-}
-
-}  // namespace
 
 io::Json ToJson(const Embedding& embedding) {
   io::Json json = {{"path", embedding.path}};
@@ -49,26 +32,23 @@ io::Json ToJson(const Embedding& embedding) {
   return json;
 }
 
-void RequirePooling(const model::Model& model, Pooling pooling) {
-  const bool reads_class_token = pooling == Pooling::kClassToken || pooling == Pooling::kClassTokenAndMean;
-  Require(!reads_class_token || model.config().class_token, "embed: the model has no class token; use --pool mean");
-}
-
 Embedding PoolEmbedding(const model::Model& model, Pooling pooling, const std::string& path, View<const float> values) {
+  if (pooling == Pooling::kModel) {
+    return {.path = path, .shape = Shape({values.size()}), .values = {values.data(), values.data() + values.size()}};
+  }
   const int64_t D = values.dim(values.rank() - 1), N = values.size() / D;
-  Embedding embedding{.path = path};
-  embedding.shape = pooling == Pooling::kTokens              ? Shape({N, D})
-                    : pooling == Pooling::kClassTokenAndMean ? Shape({2 * D})
-                                                             : Shape({D});
+  const int64_t width = model::PooledWidth(model.config(), pooling);
+  Embedding embedding{
+      .path = path, .shape = pooling == Pooling::kTokens ? Shape({N, D}) : Shape({width}), .values = {}};
   embedding.values.resize(static_cast<size_t>(embedding.shape.size()));
-  Pool(pooling, model.config().prefix(), values.reshape({N, D}), embedding.values.data());
+  model::PoolTokens(model.config(), pooling, values.reshape({N, D}), embedding.values.data());
   return embedding;
 }
 
 int Embed(const model::Model& model, const ImageList& images, const EmbedOptions& options,
           const std::function<void(std::span<const Embedding>)>& use) {
   const Pooling pooling = options.pooling;
-  RequirePooling(model, pooling);
+  model::RequirePooling(model.config(), pooling);
   const Wanted wanted = pooling == Pooling::kModel ? Wanted::kPooled : Wanted::kTokens;
   std::vector<Embedding> results;
   return ForEachBatch(options.pipeline, images, model, wanted, [&](const Batch& batch) {

@@ -10,17 +10,11 @@
 #include "qkv/app/images/pipeline.h"
 #include "qkv/app/vectors/embedding_source.h"
 #include "qkv/io/json.h"
+#include "qkv/model/pooling.h"
 
 namespace qkv::app {
 
-/// What becomes the vector of an image.
-enum class Pooling {
-  kModel,              // what the model's classifier sees
-  kClassToken,         // the class token after the last norm
-  kMean,               // the mean of the patches after the last norm
-  kClassTokenAndMean,  // both, one after the other
-  kTokens,             // no pooling: all tokens
-};
+using model::Pooling;
 
 /// "model", "cls", "mean", "cls+mean" or "tokens". Throws Error that begins with `option` otherwise.
 Pooling ParsePooling(std::string_view name, std::string_view option);
@@ -37,8 +31,6 @@ io::Json ToJson(const Embedding& embedding);
 /// The vector of an image, not normalised. values: [D], pooled by the model, for kModel; else the tokens after the last
 /// norm, [N, D].
 Embedding PoolEmbedding(const model::Model& model, Pooling pooling, const std::string& path, View<const float> values);
-/// Throws Error if the model has no class token and this pooling reads it.
-void RequirePooling(const model::Model& model, Pooling pooling);
 
 struct EmbedOptions {
   bool unit_length = false;  // vectors of Pooling::kModel become of length 1, as both towers' are compared
