@@ -34,38 +34,41 @@ Tensor<float> PixelsFor(const model::VitConfig& config, const model::Model& mode
 }
 
 // A model without a classifier answers with a vector, whose greatest entry is no class.
-bool HasClasses(const model::VitConfig& c) { return c.classes > 0 || c.mask_classes > 0 || c.detection_classes > 0; }
+bool HasClasses(const model::VitConfig& c) { return c.heads() != model::HeadKind::kVector; }
 
-// Shape of a model's answers: [images, outputs], or for a model of masks the classes of its queries, [images, Q,
-// classes + 1].
-Shape LogitsShape(const model::VitConfig& c, int64_t images) {
-  if (c.mask_classes > 0) return {images, c.query_tokens, c.mask_classes + 1};
-  return {images, c.outputs()};
-}
-model::Outputs<float> LogitsOutput(const model::VitConfig& c, View<float> logits) {
-  model::Outputs<float> outputs;
-  (c.mask_classes > 0 ? outputs.mask_classes : outputs.logits) = logits;
-  return outputs;
-}
+// What the model's heads give for a batch of pixels. The first of its tensors is logits, or without classes a vector.
+class HeadOutputs {
+ public:
+  HeadOutputs(const model::VitConfig& c, const Shape& pixels) : config_(c) {
+    model::Outputs<float> none;
+    model::VisitHeadOutputs(c, pixels[0], pixels[2] / c.patch_height, pixels[3] / c.patch_width, none,
+                            [&](const char*, const Shape& shape, const View<float>&) { tensors_.emplace_back(shape); });
+  }
+  View<float> first() { return tensors_.front(); }
+  model::Outputs<float> views() {
+    model::Outputs<float> outputs;
+    size_t next = 0;
+    model::VisitHeadOutputs(config_, 0, 0, 0, outputs,
+                            [&](const char*, const Shape&, View<float>& out) { out = tensors_[next++]; });
+    return outputs;
+  }
+
+ private:
+  const model::VitConfig& config_;
+  std::vector<Tensor<float>> tensors_;
+};
 
 // One pass of a batch of random pixels.
 class TimedForward {
  public:
   TimedForward(const model::VitConfig& config, const model::Model& model, int64_t batch)
-      : model_(model), pixels_(PixelsFor(config, model, batch)), logits_(LogitsShape(model.config(), batch)) {
-    if (config.mask_classes == 0) return;
-    masks_ = Tensor<float>({batch, config.query_tokens, config.mask_side(pixels_.dim(2) / config.patch_height),
-                            config.mask_side(pixels_.dim(3) / config.patch_width)});
-  }
-  void Run() {
-    model::Outputs<float> outputs = LogitsOutput(model_.config(), logits_);
-    outputs.masks = masks_;
-    model_.Forward(pixels_, workspace_, outputs);
-  }
+      : model_(model), pixels_(PixelsFor(config, model, batch)), heads_(model.config(), pixels_.shape()) {}
+  void Run() { model_.Forward(pixels_, workspace_, heads_.views()); }
 
  private:
   const model::Model& model_;
-  Tensor<float> pixels_, logits_, masks_;
+  Tensor<float> pixels_;
+  HeadOutputs heads_;
   model::Workspace<float> workspace_;
 };
 
@@ -102,24 +105,25 @@ DriftInputs ReadDriftInputs(const BenchOptions& options, const model::VitConfig&
   return inputs;
 }
 
-// [images, outputs], or for a model of masks [images · Q, classes + 1].
+// The first output of the heads, a row for each image, or for each box or mask of one: [rows, outputs].
 Tensor<float> ComputeLogits(const DriftInputs& inputs, const model::Model& model) {
-  Tensor<float> logits(LogitsShape(model.config(), inputs.images));
+  std::vector<float> all;
   model::Workspace<float> workspace;
-  int64_t row = 0;
+  int64_t image = 0, outputs = 1;
   for (const Tensor<float>& pixels : inputs.pixels) {
-    const View<float> answers = logits.view().slice(0, row, row + pixels.dim(0));
-    model.Forward(pixels, workspace, LogitsOutput(model.config(), answers));
+    HeadOutputs heads(model.config(), pixels.shape());
+    model.Forward(pixels, workspace, heads.views());
+    const View<const float> answers = heads.first();
     if (const int64_t b = model::FirstNotFinite(answers); b >= 0) {
-      const std::string name = fmt::format("bench: {} {}", inputs.random ? "random input" : "image", row + b);
+      const std::string name = fmt::format("bench: {} {}", inputs.random ? "random input" : "image", image + b);
       model::RequireFinite(model.vit(), pixels.view().slice(0, b, b + 1), answers.slice(0, b, b + 1), name);
     }
-    row += pixels.dim(0);
+    outputs = answers.dim(answers.rank() - 1), image += pixels.dim(0);
+    all.insert(all.end(), answers.data(), answers.data() + answers.size());
   }
-  const int64_t outputs = logits.dim(logits.rank() - 1);
-  auto flat = Tensor<float>::Uninitialised({logits.size() / outputs, outputs});
-  std::copy_n(logits.data(), logits.size(), flat.data());
-  return flat;
+  auto logits = Tensor<float>::Uninitialised({std::ssize(all) / outputs, outputs});
+  std::ranges::copy(all, logits.data());
+  return logits;
 }
 
 struct Row {

@@ -218,9 +218,10 @@ void Add(const app::ImagePrediction& p, RowsFile& rows) {
 
 int EvaluateImages(const EvaluateOptions& options, const app::AnyModel& opened) {
   const model::Checkpoint& checkpoint = opened.images();
-  if (checkpoint.description.config.detection_classes > 0) return EvaluateDetector(options, opened);
+  const model::HeadKind heads = checkpoint.description.config.heads();
+  if (heads == model::HeadKind::kBoxes) return EvaluateDetector(options, opened);
   Require(
-      checkpoint.description.config.mask_classes == 0,
+      heads != model::HeadKind::kMasks,
       "evaluate: {} finds masks, for which there are no scores here; write COCO's results by qkv segment --coco, for "
       "pycocotools or panopticapi",
       checkpoint.source);

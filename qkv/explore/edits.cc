@@ -25,15 +25,8 @@ EditKind ParseKind(const std::string& name) {
 
 // Why no pass of this model can be edited.
 std::string PassObstacle(const model::VitConfig& c) {
-  if (c.detection_tokens > 0) return "its detection tokens have positions in every block, which only inference adds";
-  if (c.query_tokens > 0) return "its query tokens enter late, which only inference computes";
-  if (c.has_relative_biases()) return "its scores have biases by relative position, which only inference adds";
-  if (c.rotary == model::PatchRotary::kMixed) return "its rotary frequencies differ by head, which only inference has";
-  if (c.block.attention.groups_heads()) return "its heads share keys and values";
-  if (c.block.norm_place == nn::NormPlace::kOutput) return "its layers' outputs are normed, which only inference does";
-  if (c.block.norm_place == nn::NormPlace::kParallel)
-    return "its MLPs are beside attention, as only inference has them";
-  return "";
+  if (std::string only = model::OnlyInInference(c); !only.empty()) return only;
+  return c.block.attention.groups_heads() ? "its heads share keys and values" : "";
 }
 
 std::string PairObstacle(EditKind kind, const model::VitConfig& c) {

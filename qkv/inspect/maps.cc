@@ -45,11 +45,11 @@ std::string Choices(const TokenGrid& grid) {
 
 TokenGrid MakeTokenGrid(const model::VitConfig& config, int64_t pixels_height, int64_t pixels_width) {
   TokenGrid grid{{}, pixels_height / config.patch_height, pixels_width / config.patch_width, config.class_token};
-  if (config.class_token) grid.prefix.emplace_back("class");
-  if (config.distillation_token) grid.prefix.emplace_back("distillation");
-  for (int64_t i = 0; i < config.registers; ++i) grid.prefix.push_back(fmt::format("register {}", i));
-  for (int64_t i = 0; i < config.detection_tokens; ++i) grid.prefix.push_back(fmt::format("detection {}", i));
-  for (int64_t i = 0; i < config.query_tokens; ++i) grid.prefix.push_back(fmt::format("mask {}", i));
+  for (const model::PrefixTokens& tokens : config.prefix_tokens()) {
+    for (int64_t i = 0; i < tokens.count; ++i) {
+      grid.prefix.push_back(tokens.numbered ? fmt::format("{} {}", tokens.name, i) : std::string(tokens.name));
+    }
+  }
   return grid;
 }
 

@@ -7,12 +7,6 @@
 #include "qkv/core/memory.h"
 
 namespace qkv::app {
-namespace {
-
-std::string OutputName(const model::VitConfig& config) { return config.classes > 0 ? "logits" : "pooled"; }
-
-}  // namespace
-
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width) {
   const model::VitConfig& c = model.config();
@@ -20,23 +14,17 @@ Captured Allocate(const model::Model& model, const CaptureRequest& request, int6
   const double hidden = static_cast<double>(1 + request.hidden.size()) * static_cast<double>(c.block.width);
   const double attention =
       static_cast<double>(request.attention.size()) * static_cast<double>(c.block.attention.heads * N);
-  const int64_t mask_height = c.mask_side(height / c.patch_height), mask_width = c.mask_side(width / c.patch_width);
-  const double masks = c.mask_classes == 0 ? 0
-                                           : static_cast<double>(c.query_tokens) * static_cast<double>(mask_height) *
-                                                 static_cast<double>(mask_width);
-  RequireMemory(sizeof(float) * static_cast<double>(images) * (static_cast<double>(N) * (hidden + attention) + masks),
+  Captured captured;
+  const auto for_heads = [&](auto visit) {
+    const model::Outputs<float> none;
+    model::VisitHeadOutputs(c, images, height / c.patch_height, width / c.patch_width, none, visit);
+  };
+  double heads = 0;
+  for_heads([&](const char*, const Shape& shape, const auto&) { heads += static_cast<double>(shape.size()); });
+  RequireMemory(sizeof(float) * (static_cast<double>(images * N) * (hidden + attention) + heads),
                 fmt::format("{} hidden states and {} blocks' attention of {} images of {} tokens",
                             request.hidden.size(), request.attention.size(), images, N));
-  Captured captured;
-  if (c.detection_classes > 0) {
-    captured["logits"] = Tensor<float>({images, c.detection_tokens, c.detection_classes + 1});
-    captured["pred_boxes"] = Tensor<float>({images, c.detection_tokens, 4});
-  } else if (c.mask_classes > 0) {
-    captured["class_queries_logits"] = Tensor<float>({images, c.query_tokens, c.mask_classes + 1});
-    captured["masks_queries_logits"] = Tensor<float>({images, c.query_tokens, mask_height, mask_width});
-  } else {
-    captured[OutputName(c)] = Tensor<float>({images, c.outputs()});
-  }
+  for_heads([&](const char* name, const Shape& shape, const auto&) { captured[name] = Tensor<float>(shape); });
   captured["tokens"] = Tensor<float>({images, N, c.block.width});
   for (const int64_t index : request.hidden) {
     captured[fmt::format("hidden.{}", index)] = Tensor<float>({images, N, c.block.width});
@@ -52,13 +40,8 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
   const int64_t B = pixels.dim(0);
   const auto rows = [&](const std::string& name) { return captured.at(name).view().slice(0, first, first + B); };
   model::Outputs<float> outputs{.tokens = rows("tokens")};
-  if (model.config().detection_classes > 0) {
-    outputs.detection_logits = rows("logits"), outputs.boxes = rows("pred_boxes");
-  } else if (model.config().mask_classes > 0) {
-    outputs.mask_classes = rows("class_queries_logits"), outputs.masks = rows("masks_queries_logits");
-  } else {
-    outputs.logits = rows(OutputName(model.config()));
-  }
+  model::VisitHeadOutputs(model.config(), B, 0, 0, outputs,
+                          [&](const char* name, const Shape&, View<float>& out) { out = rows(name); });
   for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});
   for (const int64_t block : request.attention) {
     const View<float> out = rows(fmt::format("attention.{}", block));

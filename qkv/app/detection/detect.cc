@@ -7,6 +7,7 @@
 
 #include "qkv/app/detection/box_drawing.h"
 #include "qkv/app/images/image_reader.h"
+#include "qkv/app/open/head_use.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/vision/where_not_finite.h"
@@ -70,11 +71,8 @@ std::vector<DetectedObject> FindObjects(View<const float> logits, View<const flo
 
 Detector::Detector(const model::Model& model, double threshold) : model_(model), threshold_(threshold) {
   const model::VitConfig& c = model.config();
-  Require(c.detection_classes > 0, "detect: the model ({}) has no heads for detection; expected YOLOS{}",
-          c.architecture,
-          c.mask_classes > 0 ? "; for masks of objects try: qkv segment"
-          : c.classes > 0    ? "; for classes of whole images try: qkv classify"
-                             : "");
+  Require(c.heads() == model::HeadKind::kBoxes, "detect: the model ({}) has no heads for detection; expected YOLOS; {}",
+          c.architecture, UseOfHeads(c));
   Require(c.channels == 1 || c.channels == 3, "detect: the model takes {} channels, images have 1 or 3", c.channels);
 }
 

@@ -59,7 +59,7 @@ std::string DescribeUnmatched(const DetectionEvaluation& result) {
 
 DetectionEvaluation EvaluateDetector(const model::Model& model, const AnnotatedPhotos& data,
                                      const PipelineOptions& pipeline) {
-  Require(model.config().detection_classes > 0,
+  Require(model.config().heads() == model::HeadKind::kBoxes,
           "evaluate: the model ({}) has no heads for detection, which COCO annotations need",
           model.config().architecture);
   const std::vector<std::optional<int64_t>> categories = MatchCocoCategories(model.labels(), data.dataset);

@@ -8,6 +8,7 @@
 #include "qkv/app/detection/segment_drawing.h"
 #include "qkv/app/images/image_reader.h"
 #include "qkv/app/open/json_line.h"
+#include "qkv/app/open/head_use.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
@@ -114,10 +115,8 @@ std::vector<int64_t> ParseClasses(std::string_view text, const model::Model& mod
 
 Segmenter::Segmenter(const model::Model& model, const SegmentRules& rules) : model_(model), rules_(rules) {
   const model::VitConfig& c = model.config();
-  Require(c.mask_classes > 0, "segment: the model ({}) has no heads for masks; expected EoMT{}", c.architecture,
-          c.detection_classes > 0 ? "; for boxes of objects try: qkv detect"
-          : c.classes > 0         ? "; for classes of whole images try: qkv classify"
-                                  : "");
+  Require(c.heads() == model::HeadKind::kMasks, "segment: the model ({}) has no heads for masks; expected EoMT; {}",
+          c.architecture, UseOfHeads(c));
   Require(c.channels == 1 || c.channels == 3, "segment: the model takes {} channels, images have 1 or 3", c.channels);
   Require(!model.preprocess().squares || rules.task == SegmentTask::kSemantic,
           "segment: the model splits photos into squares, which is for --task semantic only, got {}", Name(rules.task));

@@ -1,5 +1,6 @@
 #include "qkv/app/images/classify.h"
 
+#include "qkv/app/open/head_use.h"
 #include "qkv/app/open/labels.h"
 
 namespace qkv::app {
@@ -17,13 +18,7 @@ io::Json ToJson(const Classification& classification) {
 
 int Classify(const model::Model& model, const ImageList& images, const ClassifyOptions& options,
              const std::function<void(std::span<const Classification>)>& use) {
-  Require(model.config().classes > 0, "classify: the model has no classifier; {}",
-          model.config().detection_classes > 0  ? "try: qkv detect"
-          : model.config().mask_classes > 0     ? "try: qkv segment"
-          : model.config().projection_width > 0 ? "it is the image encoder of a model with two towers; with its text "
-                                                  "encoder --prompts \"a cat,a dog\" gives classes, alone try: qkv "
-                                                  "embed"
-                                                : "try: qkv embed");
+  Require(model.config().classes > 0, "classify: the model has no classifier; {}", UseOfHeads(model.config()));
   std::vector<Classification> results;
   return ForEachBatch(options.pipeline, images, model, Wanted::kLogits, [&](const Batch& batch) {
     results.resize(batch.paths.size());

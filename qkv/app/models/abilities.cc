@@ -25,10 +25,12 @@ constexpr Ability kEmbedTexts = {"embed_texts", "embed texts", "CLIP, SigLIP or 
                                    return facts.has_text_tower() || (facts.is_text() && !facts.writes_text());
                                  }};
 constexpr Ability kEmbedBoth = {"embed_both", "embed images and texts together", "CLIP or SigLIP", "", HasTextTower};
-constexpr Ability kDetect = {"detect", "detect objects", "YOLOS", "qkv detect -m {0} photo.jpg finds objects",
-                             [](const ModelFacts& facts) { return facts.config.detection_classes > 0; }};
-constexpr Ability kSegment = {"segment", "segment images", "EoMT", "qkv segment -m {0} photo.jpg finds masks",
-                              [](const ModelFacts& facts) { return facts.config.mask_classes > 0; }};
+constexpr Ability kDetect = {
+    "detect", "detect objects", "YOLOS", "qkv detect -m {0} photo.jpg finds objects",
+    [](const ModelFacts& facts) { return facts.is_image() && facts.config.heads() == model::HeadKind::kBoxes; }};
+constexpr Ability kSegment = {
+    "segment", "segment images", "EoMT", "qkv segment -m {0} photo.jpg finds masks",
+    [](const ModelFacts& facts) { return facts.is_image() && facts.config.heads() == model::HeadKind::kMasks; }};
 constexpr Ability kWriteCaption = {"caption", "write about images",
                                    "an image encoder with a decoder (ViT with GPT-2, TrOCR)",
                                    "qkv caption -m {0} photo.jpg writes what an image shows",

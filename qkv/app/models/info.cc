@@ -228,14 +228,17 @@ std::string DescribeOutput(const model::Description& description) {
   const model::VitConfig& c = description.config;
   if (description.decoder) return "texts about images (qkv caption)";
   const char* const labels = description.labels.empty() ? "" : ", with labels";
-  if (c.detection_classes > 0) {
-    return fmt::format("{} boxes of {} classes{}", c.detection_tokens, c.detection_classes, labels);
+  switch (c.heads()) {
+    case model::HeadKind::kBoxes:
+      return fmt::format("{} boxes of {} classes{}", c.detection_tokens, c.detection_classes, labels);
+    case model::HeadKind::kMasks:
+      return fmt::format("{} masks of {}x{}, of {} classes{}", c.query_tokens, c.mask_side(c.grid_height()),
+                         c.mask_side(c.grid_width()), c.mask_classes, labels);
+    case model::HeadKind::kClasses:
+      return fmt::format("{} classes{}", c.classes, labels);
+    case model::HeadKind::kVector:
+      break;
   }
-  if (c.mask_classes > 0) {
-    return fmt::format("{} masks of {}x{}, of {} classes{}", c.query_tokens, c.mask_side(c.grid_height()),
-                       c.mask_side(c.grid_width()), c.mask_classes, labels);
-  }
-  if (c.classes > 0) return fmt::format("{} classes{}", c.classes, labels);
   return fmt::format("{} features ({})", c.outputs(),
                      c.projection_width > 0 ? "projected into a space shared with texts" : "no classifier");
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "qkv/core/tensor.h"
+#include "qkv/model/config/vit_config.h"
 #include "qkv/nn/attention.h"
 #include "qkv/simd/gemm/gemm.h"
 
@@ -33,6 +34,26 @@ struct Outputs {
   std::vector<Hidden> hidden = {};        // outputs of blocks
   std::vector<Attention> attention = {};  // attention weights of blocks
 };
+
+/// Calls visit(name, shape, view) for each output of an image model's heads: the name in the original library, the
+/// shape for a batch with grids of patches of this size, and the member of `outputs`, an Outputs<T>, const or not.
+template <typename AnyOutputs, typename Visitor>
+void VisitHeadOutputs(const VitConfig& c, int64_t images, int64_t grid_height, int64_t grid_width, AnyOutputs& outputs,
+                      Visitor visit) {
+  switch (c.heads()) {
+    case HeadKind::kBoxes:
+      visit("logits", Shape({images, c.detection_tokens, c.detection_classes + 1}), outputs.detection_logits);
+      return visit("pred_boxes", Shape({images, c.detection_tokens, 4}), outputs.boxes);
+    case HeadKind::kMasks:
+      visit("class_queries_logits", Shape({images, c.query_tokens, c.mask_classes + 1}), outputs.mask_classes);
+      return visit("masks_queries_logits",
+                   Shape({images, c.query_tokens, c.mask_side(grid_height), c.mask_side(grid_width)}), outputs.masks);
+    case HeadKind::kClasses:
+      return visit("logits", Shape({images, c.classes}), outputs.logits);
+    case HeadKind::kVector:
+      return visit("pooled", Shape({images, c.outputs()}), outputs.logits);
+  }
+}
 
 /// How layers are built from a checkpoint. The savings are exact up to rounding; each can be switched off to measure
 /// it.

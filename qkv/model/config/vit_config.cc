@@ -92,6 +92,18 @@ double RotaryBytes(const VitConfig& c, int64_t tokens) {
          nn::RotaryTable::Bytes(tokens, c.block.attention.query_width(), mixed ? c.block.attention.heads : 1);
 }
 
+std::string OnlyInInference(const VitConfig& c) {
+  if (c.detection_tokens > 0) return "its detection tokens have positions in every block, which only inference adds";
+  if (c.query_tokens > 0) return "its query tokens enter late, which only inference computes";
+  if (c.has_relative_biases()) return "its scores have biases by relative position, which only inference adds";
+  if (c.rotary == PatchRotary::kMixed) return "its rotary frequencies differ by head, which only inference has";
+  if (c.block.norm_place == nn::NormPlace::kOutput) return "its layers' outputs are normed, which only inference does";
+  if (c.block.norm_place == nn::NormPlace::kParallel) {
+    return "its MLPs are beside attention, as only inference has them";
+  }
+  return "";
+}
+
 void Validate(const VitConfig& c) {
   RequireRange("the image height", c.image_height, 1, kMaxExtent);
   RequireRange("the image width", c.image_width, 1, kMaxExtent);

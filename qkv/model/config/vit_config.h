@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,6 +67,17 @@ inline constexpr int64_t kMaxDoublings = 4;
 /// How logits of classes become scores: shares that sum to one; each by itself, if an image may be of several classes
 /// or there is only one; or unchanged, if they are numbers that the model predicts.
 enum class ClassScores { kSoftmax, kSigmoid, kNone };
+
+/// What the heads of a model give: exactly one of these.
+enum class HeadKind { kVector, kClasses, kBoxes, kMasks };
+
+/// One kind of prefix tokens.
+struct PrefixTokens {
+  const char* tensor;     // "reg_token", timm's name
+  std::string_view name;  // "register", of one token
+  int64_t count;
+  bool numbered = true;  // "register 0"; otherwise there is one at most
+};
 
 struct VitConfig {
   Family family = Family::kTimm;
@@ -150,6 +162,14 @@ struct VitConfig {
   /// Tables that differ between blocks, or the one of all blocks; 0 without biases.
   int64_t relative_bias_tables() const { return block.attention.bias_rows > 0 ? depth : shared_biases ? 1 : 0; }
   int64_t pool_heads() const { return map_heads > 0 ? map_heads : block.attention.heads; }
+  /// All kinds of prefix tokens, in the order of their places; a count is 0 if the model has none of them.
+  std::array<PrefixTokens, 5> prefix_tokens() const {
+    return {{{"cls_token", "class", class_token, false},
+             {"dist_token", "distillation", distillation_token, false},
+             {"reg_token", "register", registers},
+             {"det_token", "detection", detection_tokens},
+             {"query_token", "mask", query_tokens}}};
+  }
   int64_t prefix() const { return class_token + distillation_token + registers + detection_tokens + query_tokens; }
   /// Index of the first detection token.
   int64_t detection_begin() const { return query_begin() - detection_tokens; }
@@ -173,6 +193,12 @@ struct VitConfig {
   int64_t projection_input() const {
     return pool == Pool::kTokenAndMean ? 2 * block.width : pooler_width > 0 ? pooler_width : block.width;
   }
+  HeadKind heads() const {
+    return detection_classes > 0 ? HeadKind::kBoxes
+           : mask_classes > 0    ? HeadKind::kMasks
+           : classes > 0         ? HeadKind::kClasses
+                                 : HeadKind::kVector;
+  }
   /// Classes that have names: of images, of objects, or of masks.
   int64_t named_classes() const { return classes > 0 ? classes : std::max(detection_classes, mask_classes); }
   /// Last axis of "logits".
@@ -181,6 +207,10 @@ struct VitConfig {
 
 /// Throws Error if a number is out of range or two of them contradict each other.
 void Validate(const VitConfig& config);
+
+/// Names the first part of a model that only inference has, with the reason, as the end of a sentence: "its query
+/// tokens enter late, which only inference computes". Empty if training has them all.
+std::string OnlyInInference(const VitConfig& config);
 
 /// The configuration in blocks in which the query tokens wait.
 inline VitConfig WithoutQueries(VitConfig config) {

@@ -35,7 +35,7 @@ struct EmbeddingParameters {
   View<T> tokens;           // [V, D], a row per id, or empty
   View<T> types;            // [types, D], a row per token type, or empty
   View<T> relative;         // [buckets, H], added to scores by relative positions, or empty
-  View<T> prefix[5];        // class, distillation, register, detection and query tokens, [1, n, D], or empty
+  View<T> prefix[5];        // of VitConfig::prefix_tokens, [1, n, D], or empty
   View<T> positions;        // [1, position_prefix + patches, D] or [1, length, D], or empty
   View<T> block_positions;  // [depth − 1, prefix + patches, D], or empty
   View<T> shared_biases;    // of all blocks, by relative position, [relative_bias_rows, H], or empty
@@ -68,11 +68,11 @@ struct OutputParameters {
 template <typename T, typename Visitor>
 void VisitEmbedding(const VitConfig& c, EmbeddingParameters<T>& p, Visitor& visit) {
   const int64_t D = c.block.width;
-  if (c.class_token) visit.Tensor("cls_token", {1, 1, D}, Role::kToken, p.prefix[0]);
-  if (c.distillation_token) visit.Tensor("dist_token", {1, 1, D}, Role::kToken, p.prefix[1]);
-  if (c.registers > 0) visit.Tensor("reg_token", {1, c.registers, D}, Role::kToken, p.prefix[2]);
-  if (c.detection_tokens > 0) visit.Tensor("det_token", {1, c.detection_tokens, D}, Role::kToken, p.prefix[3]);
-  if (c.query_tokens > 0) visit.Tensor("query_token", {1, c.query_tokens, D}, Role::kToken, p.prefix[4]);
+  View<T>* prefix = p.prefix;
+  for (const PrefixTokens& tokens : c.prefix_tokens()) {
+    if (tokens.count > 0) visit.Tensor(tokens.tensor, {1, tokens.count, D}, Role::kToken, *prefix);
+    ++prefix;
+  }
   if (c.positions == Positions::kLearned) {
     visit.Tensor("pos_embed", {1, c.position_prefix + c.patches(), D}, Role::kPosition, p.positions);
   }

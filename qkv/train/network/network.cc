@@ -65,17 +65,8 @@ View<const T> NormGradient(View<const T> x, View<const T> moments, const nn::Nor
 
 template <typename T>
 Network<T>::Network(const model::VitConfig& config) : config_(config), parameters_(config) {
-  Require(config.detection_tokens == 0, "train: detection tokens ({}) are not trained; only inference has them",
-          config.architecture);
-  Require(!config.has_relative_biases(),
-          "train: {} has biases of scores by relative position, which only inference has; start from another model",
-          config.architecture);
-  Require(config.block.norm_place == nn::NormPlace::kBefore || config.block.norm_place == nn::NormPlace::kAfter,
-          "train: {} has norms of its layers' outputs, or MLPs beside attention, which only inference has; start from "
-          "another model",
-          config.architecture);
-  Require(config.query_tokens == 0, "train: query tokens ({}) are not trained; only inference has them",
-          config.architecture);
+  const std::string only = model::OnlyInInference(config);
+  Require(only.empty(), "train: {} is not trained: {}; start from another model", config.architecture, only);
   if (config.rotary != model::PatchRotary::kNone) {
     rotary_.emplace(model::MakeRotaryTable(config, config.grid_height(), config.grid_width()));
   }
