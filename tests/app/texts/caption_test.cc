@@ -9,6 +9,7 @@
 
 #include "qkv/io/json.h"
 #include "qkv/io/safetensors.h"
+#include "qkv/model/checkpoint/kind.h"
 #include "tests/support/difference.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
