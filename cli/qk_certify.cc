@@ -184,8 +184,8 @@ void CertifyParts(const QkCertifyOptions& options, const std::vector<inspect::At
   const std::vector<inspect::AttentionPart> measured = app::MeasuredParts(parts);
   for (const inspect::AttentionPart& part : parts) {
     if (part.has_queries()) continue;
-    PrintMessage("qkv: {}: scores of {} attention do not come from tokens: its heads are left out\n", Name(part.kind),
-                 model::Name(part.attention().kind));
+    PrintMessage("qkv: {}: its heads are left out: {}\n", Name(part.kind),
+                 model::PairObstruction(part.attention().kind));
   }
   for (const inspect::AttentionPart& part : measured) {
     const int64_t rank = ChosenRank(options, part.attention(), Name(part.kind));

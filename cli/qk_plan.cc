@@ -18,6 +18,7 @@
 #include "qkv/lab/plan_timing.h"
 #include "qkv/lab/plan_trial.h"
 #include "qkv/model/blocks/attention_orders.h"
+#include "qkv/model/config/separation.h"
 #include "qkv/report/table.h"
 #include "qkv/report/text.h"
 #include "qkv/simd/isa.h"
@@ -192,10 +193,9 @@ std::string MergingVerdict(const model::AttentionOrders& orders) {
 
 // Throws Error if a model's attention leaves nothing to plan.
 void RequireChoice(const model::VitConfig& c) {
-  Require(!nn::IsPositional(c.block.attention.kind),
-          "qk plan: nothing to plan, the model's attention is {}: its scores come from places, not from products of "
-          "tokens",
-          model::Name(c.block.attention.kind));
+  const std::string none = model::PairObstruction(c.block.attention.kind);
+  Require(none.empty(), "qk plan: nothing to plan, the model's attention is {}: {}",
+          model::Name(c.block.attention.kind), none);
   const auto outputs = model::PossibleOrders(c, {}, c.depth - 1, c.tokens()).outputs;
   Require(c.block.attention.kind != nn::AttentionKind::kMerged || outputs.size() > 1,
           "qk plan: nothing to plan, the model's attention is {} already, and all rows are read",

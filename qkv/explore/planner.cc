@@ -8,6 +8,7 @@
 #include "qkv/explore/fields.h"
 #include "qkv/model/blocks/attention_orders.h"
 #include "qkv/model/config/description.h"
+#include "qkv/model/config/separation.h"
 
 namespace qkv::explore {
 namespace {
@@ -59,9 +60,8 @@ Tensor<float> MergingRatios(Tensor<float>& tokens, Tensor<float>& heads) {
 Packet AnswerPlan(ExploredModel& model, const io::Json& request) {
   model.config();  // throws for a text model
   const model::VitConfig& c = model.loaded()->facts().config;
-  Require(!nn::IsPositional(c.block.attention.kind),
-          "plan: the scores of {} come from positions, not from products of tokens; there is nothing to order",
-          c.architecture);
+  const std::string none = model::PairObstruction(c.block.attention.kind);
+  Require(none.empty(), "plan: there is nothing to order in {}: {}", c.architecture, none);
   Workload w = model::PossibleOrders(c, {}, 0, c.tokens()).workload;
   const auto queries = request.find("queries");
   const bool all = queries == request.end() || queries->is_null() || *queries == "all";

@@ -14,6 +14,7 @@
 #include "qkv/inspect/weights.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/text_checkpoint.h"
+#include "qkv/model/config/separation.h"
 #include "qkv/model/layout/bound_tensor.h"
 #include "qkv/model/sequence/sequence_model.h"
 
@@ -41,8 +42,8 @@ struct AttentionPart {
   bool relative_bias() const { return !is_cross() && config->positions == model::SequencePositions::kRelative; }
   /// Logits are bilinear in the tokens, but for constants and what is added beside them.
   bool scores_are_bilinear() const { return !attention().qk_norm && !rotary(); }
-  /// Scores come from tokens, so that there are W_Q and W_K.
-  bool has_queries() const { return !nn::IsPositional(attention().kind); }
+  /// There are a W_Q and a W_K that give a head's scores.
+  bool has_queries() const { return model::PairObstruction(attention().kind).empty(); }
 };
 
 /// The encoder, the decoder, its cross-attention: those that there are, in this order.

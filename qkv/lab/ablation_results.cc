@@ -11,6 +11,7 @@
 #include "qkv/model/checkpoint/kind.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/checkpoint/stored_blocks.h"
+#include "qkv/model/config/separation.h"
 #include "qkv/model/layout/cost.h"
 #include "qkv/model/layout/tensor_table.h"
 #include "qkv/model/sequence/sequence_model.h"
@@ -34,7 +35,7 @@ void CountModel(const Config& config, RunResult* result) {
 
 void MeasureHeads(const model::StoredBlocks& blocks, RunResult* result) {
   const nn::AttentionConfig& attention = blocks.config().attention;
-  const bool measured = !nn::IsPositional(attention.kind) && inspect::HasLayerNormBefore(blocks.config());
+  const bool measured = model::PairObstruction(attention.kind).empty() && inspect::HasLayerNormBefore(blocks.config());
   result->symmetry = result->effective_rank = result->rank99 = measured ? 0 : kNone;
   if (!measured) return;
   const auto heads = static_cast<double>(blocks.depth() * attention.heads);

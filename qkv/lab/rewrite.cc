@@ -4,6 +4,7 @@
 
 #include "qkv/io/json.h"
 #include "qkv/model/checkpoint/convert.h"
+#include "qkv/model/config/separation.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/layout/bound_tensor.h"
 #include "qkv/model/layout/cost.h"
@@ -116,9 +117,8 @@ void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operat
   Require(!config.block.attention.sinks,
           "{}: {} has attention sinks: terms that are the same for all keys of a query do not cancel", operation,
           checkpoint.source);
-  Require(!nn::IsPositional(config.block.attention.kind),
-          "{}: scores of {} attention come from places, not from queries and keys", operation,
-          model::Name(config.block.attention.kind));
+  const std::string none = model::PairObstruction(config.block.attention.kind);
+  Require(none.empty(), "{}: {}: {}", operation, checkpoint.source, none);
 }
 
 }  // namespace qkv::lab

@@ -226,7 +226,7 @@ TEST_F(Merging, RefusesWhatCannotBe) {
   refused([&] { Merge(normed, folder_ / "out", {}); }, "QK-norm");
   for (const char* name : {"timm_kind_gaussian", "timm_kind_positional"}) {
     const Checkpoint positional = Checkpoint::Open(GoldenFolder(name));
-    refused([&] { Merge(positional, folder_ / "out", {}); }, "come from places");
+    refused([&] { Merge(positional, folder_ / "out", {}); }, "do not come from queries and keys");
   }
   refused([&] { Split(original_, 0, folder_ / "out", {}); }, "not merged");
   refused([&] { Merge(original_, "/dev/null/out", {}); }, "cannot create folder");

@@ -204,8 +204,8 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
 std::vector<inspect::AttentionPart> MeasuredParts(const std::vector<inspect::AttentionPart>& parts) {
   std::vector<inspect::AttentionPart> measured;
   std::ranges::copy_if(parts, std::back_inserter(measured), &inspect::AttentionPart::has_queries);
-  Require(!measured.empty(), "{}: scores of {} attention do not come from tokens: there are no W_Q and W_K",
-          parts.at(0).blocks.source(), model::Name(parts.at(0).attention().kind));
+  Require(!measured.empty(), "{}: no W_Q and W_K of a head give its scores: {}", parts.at(0).blocks.source(),
+          model::PairObstruction(parts.at(0).attention().kind));
   return measured;
 }
 
@@ -216,8 +216,7 @@ Inspection InspectWeights(const std::string& source, const std::vector<inspect::
   for (const inspect::AttentionPart& part : parts) {
     if (part.has_queries()) continue;
     caveats.Add(std::string(Name(part.kind)),
-                {fmt::format("Scores of {} attention do not come from tokens: its heads are left out.",
-                             model::Name(part.attention().kind))});
+                {fmt::format("Its heads are left out: {}.", model::PairObstruction(part.attention().kind))});
   }
   for (const inspect::AttentionPart& part : MeasuredParts(parts)) {
     InspectedPart measured =

@@ -90,8 +90,8 @@ QueryKeyValue<T> ReadLayer(const StoredBlocks& blocks, const nn::AttentionConfig
                            std::string_view layer) {
   Require(block >= 0 && block < blocks.depth(), "{}: expected a block from 0 to {}, got {}", blocks.source(),
           blocks.depth() - 1, block);
-  Require(!nn::IsPositional(c.kind), "{}: scores of {} attention do not come from tokens: no W_Q and W_K give them",
-          blocks.source(), Name(c.kind));
+  const std::string none = PairObstruction(c.kind);
+  Require(none.empty(), "{}: no W_Q and W_K of a head give its scores: {}", blocks.source(), none);
   const std::string attn = fmt::format("blocks.{}.{}", block, layer);
   const auto read = [&](const char* name) { return blocks.Read<T>(attn + name); };
   const auto each = [&](Tensor<T> shared) { return EachHead(std::move(shared), c); };

@@ -8,11 +8,15 @@ VitConfig AsSeparate(VitConfig config) {
   return config;
 }
 
-std::string SeparationObstruction(const VitConfig& c) {
-  if (nn::IsPositional(c.block.attention.kind)) {
-    return fmt::format("scores of {} attention do not come from queries and keys of tokens",
-                       Name(c.block.attention.kind));
+std::string PairObstruction(nn::AttentionKind kind) {
+  if (nn::IsPositional(kind)) {
+    return fmt::format("scores of {} attention do not come from queries and keys of tokens", Name(kind));
   }
+  return "";
+}
+
+std::string SeparationObstruction(const VitConfig& c) {
+  if (std::string none = PairObstruction(c.block.attention.kind); !none.empty()) return none;
   if (c.block.attention.kind == nn::AttentionKind::kMerged) {
     return "merged attention has a matrix of its own for each head; qkv qk split makes queries and keys of it";
   }

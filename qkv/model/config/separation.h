@@ -14,4 +14,7 @@ VitConfig AsSeparate(VitConfig config);
 /// zeros.
 std::string SeparationObstruction(const VitConfig& config);
 
+/// Why no W_Q and W_K of a head give its scores; empty if they do.
+std::string PairObstruction(nn::AttentionKind kind);
+
 }  // namespace qkv::model
