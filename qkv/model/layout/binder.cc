@@ -20,8 +20,9 @@ std::vector<int64_t> WithoutOnes(const Shape& shape) {
 // True if an extract of this tensor has the table's shape.
 bool ExtractFits(const Shape& expected, const Shape& stored, const Extract& extract) {
   std::vector<int64_t> extents(stored.extents().begin(), stored.extents().end());
-  if (extents.empty() || extents[0] % extract.pieces != 0) return false;
-  extents[0] = extents[0] / extract.pieces * (extract.end - extract.begin);
+  const size_t axis = extract.columns ? 1 : 0;
+  if (extents.size() <= axis || extents[axis] % extract.pieces != 0) return false;
+  extents[axis] = extents[axis] / extract.pieces * (extract.end - extract.begin);
   if (extract.transposed) {
     if (extents.size() != 2) return false;
     std::swap(extents[0], extents[1]);

@@ -25,6 +25,14 @@ Tensor<T> ReadExtract(const io::StoredTensor& stored, const Extract& extract, co
   const Tensor<T> all = io::Convert<T>(stored);
   const int64_t piece = all.size() / extract.pieces, begin = extract.begin * piece;
   auto tensor = Tensor<T>::Uninitialised(shape);
+  if (extract.columns) {
+    const int64_t rows = shape[0], all_columns = all.size() / rows,
+                  first = extract.begin * (all_columns / extract.pieces);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(all.data() + row * all_columns + first, shape[1], tensor.data() + row * shape[1]);
+    }
+    return tensor;
+  }
   if (!extract.transposed) {
     std::copy_n(all.data() + begin, tensor.size(), tensor.data());
     return tensor;

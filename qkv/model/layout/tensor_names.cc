@@ -51,7 +51,7 @@ const NameRow* FindRow(const Layout& layout, std::string_view canonical) {
   return nullptr;
 }
 
-// Splits "^NAME[1:3/3]", a name of a layout's table, into the name and the extract.
+// Splits "^NAME[1:3/3]" or "NAME[,1:3/3]", a name of a layout's table, into the name and the extract.
 std::string_view ParseExtract(std::string_view stored, Extract* extract) {
   if (stored.starts_with('^')) {
     extract->transposed = true;
@@ -59,8 +59,10 @@ std::string_view ParseExtract(std::string_view stored, Extract* extract) {
   }
   if (!stored.ends_with(']')) return stored;
   const size_t open = stored.rfind('[');
-  const auto digit = [&](size_t after) { return int64_t{stored[open + after] - '0'}; };
-  *extract = {digit(1), digit(3), digit(5), extract->transposed};
+  extract->columns = stored[open + 1] == ',';
+  const size_t first = open + (extract->columns ? 2 : 1);
+  const auto digit = [&](size_t after) { return int64_t{stored[first + after] - '0'}; };
+  *extract = {digit(0), digit(2), digit(4), extract->transposed, extract->columns};
   return stored.substr(0, open);
 }
 

@@ -17,7 +17,8 @@ namespace qkv::model {
 /// library writes today; '+' separates the parts of a tensor that is stored in pieces along its first axis. A part
 /// named kZeroPart is not stored: it is zero.
 /// A tensor may also be stored inside another, or turned: "NAME[1:3/3]" stands for the second and third of three equal
-/// pieces of NAME along its first axis, "^NAME" for the transposed matrix. Conversion does not write such layouts.
+/// pieces of NAME along its first axis, "NAME[,1:3/3]" along the second, "^NAME" for the transposed matrix. Conversion
+/// does not write such layouts.
 struct NameRow {
   std::string_view canonical, stored;
 };
@@ -35,8 +36,8 @@ struct Layout {
 
 /// Where a tensor is within a stored one.
 struct Extract {
-  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis
-  bool transposed = false;
+  int64_t begin = 0, end = 1, pieces = 1;  // pieces [begin, end) of equal pieces along the first axis, or the second
+  bool transposed = false, columns = false;
 
   bool whole() const { return pieces == 1 && !transposed; }
 };
