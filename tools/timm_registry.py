@@ -107,8 +107,8 @@ def describe(cls, kwargs):
             args["mlp_layer"] = mlp(value)
         elif key == "block_fn":
             args |= blocks(value, kwargs)
-        elif key == "attn_layer" and value not in (DEFAULTS[key], "", "attn"):
-            raise Unsupported(f"{value if isinstance(value, str) else plain(value)} attention")
+        elif key == "attn_layer":
+            args |= attention(value)
         elif key == "embed_layer" and value is not DEFAULTS[key]:
             raise Unsupported(f"{plain(value)} patch embedding")
         elif key == "embed_norm_layer":
@@ -172,7 +172,8 @@ def norm(value):
 
 
 # Classes of blocks that qkv has beside the default, and why not others.
-BLOCKS = {vision_transformer.ResPostBlock, vision_transformer.ParallelScalingBlock}
+PARALLEL_BLOCKS = {vision_transformer.ParallelScalingBlock, vision_transformer.DiffParallelScalingBlock}
+BLOCKS = {vision_transformer.ResPostBlock} | PARALLEL_BLOCKS
 SIDE_BY_SIDE = "blocks of two attention layers and two MLPs side by side (ParallelThingsBlock)"
 
 
@@ -182,9 +183,17 @@ def blocks(value, kwargs):
     if value not in BLOCKS:
         things = value is vision_transformer.ParallelThingsBlock
         raise Unsupported(SIDE_BY_SIDE if things else f"{plain(value)} blocks")
-    if value is vision_transformer.ParallelScalingBlock and kwargs.get("mlp_ratio", 4) not in (4, 5):
+    if value in PARALLEL_BLOCKS and kwargs.get("mlp_ratio", 4) not in (4, 5):
         raise Unsupported("parallel blocks whose MLP is not four or five times as wide")
     return {"block_fn": plain(value)}
+
+
+def attention(value):
+    if value in (DEFAULTS["attn_layer"], "", "attn"):
+        return {}
+    if value not in ("diff", timm.layers.DiffAttention):
+        raise Unsupported(f"{value if isinstance(value, str) else plain(value)} attention")
+    return {"attn_layer": "diff"}
 
 
 def activation(value):

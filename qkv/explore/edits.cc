@@ -26,6 +26,7 @@ EditKind ParseKind(const std::string& name) {
 // Why no pass of this model can be edited.
 std::string PassObstacle(const model::VitConfig& c) {
   if (std::string only = model::OnlyInInference(c); !only.empty()) return only;
+  if (c.block.attention.maps() > 1) return std::string(model::kTwoMaps);
   return c.block.attention.groups_heads() ? "its heads share keys and values" : "";
 }
 

@@ -171,6 +171,9 @@ class Rollout {
 
 void CheckRequest(const RolloutRequest& request, const model::VitConfig& c, int64_t N) {
   const int64_t first = request.first_block, last = request.last_block;
+  Require(c.block.attention.maps() == 1,
+          "rollout: weights of {} attention may be negative, so they are no shares of the tokens that are read",
+          model::Name(c.block.attention.kind));
   Require(first >= 0 && first <= last && last < c.depth, "rollout: expected blocks within 0 to {}, got {} to {}",
           c.depth - 1, first, last);
   Require(request.discard >= 0 && request.discard < 1, "rollout: expected a fraction to discard in [0, 1), got {}",

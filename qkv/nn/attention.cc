@@ -14,14 +14,17 @@
 namespace qkv::nn {
 namespace {
 
-// Normalises each head's features. from, to: [B, H, N, r], dense from the token axis on; to may be from.
+// Normalises each head's features, those of each map by themselves. from, to: [B, H, N, r], any strides but a dense
+// last axis; to may be from.
 template <typename T>
 void NormHeads(View<const T> from, const Norm<T>& norm, View<T> to) {
-  const int64_t H = from.dim(1), N = from.dim(2), r = from.dim(3);
+  const int64_t H = from.dim(1), N = from.dim(2), width = norm.gamma.size();
   ParallelFor(from.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      simd::NormRows<T>(from.at(head / H, head % H), r, N, r, norm.gamma.data(), norm.beta.data(), norm.rule(),
-                        to.at(head / H, head % H), r);
+      for (int64_t first = 0; first < from.dim(3); first += width) {
+        simd::NormRows<T>(from.at(head / H, head % H) + first, from.stride(2), N, width, norm.gamma.data(),
+                          norm.beta.data(), norm.rule(), to.at(head / H, head % H) + first, to.stride(2));
+      }
     }
   });
 }
@@ -117,6 +120,10 @@ View<T> QueriesOfKeys(View<T> of, const AttentionLayer<T>& layer, Arena& arena) 
 // Rotates heads, [B, H, N, r], by the positions that follow those in the cache, and `offset` more.
 template <typename T>
 void RotateAfter(View<const T> x, const RotaryTable& rotary, const CachedRows<T>& cache, int64_t offset, View<T> y) {
+  if (const int64_t e = rotary.width(), r = x.dim(3); r == 2 * e) {  // two maps, each rotated by itself
+    RotateAfter<T>(x.slice(3, 0, e), rotary, cache, offset, y.slice(3, 0, e));
+    return RotateAfter<T>(x.slice(3, e, r), rotary, cache, offset, y.slice(3, e, r));
+  }
   if (cache.empty() || cache.even()) {
     RotateHeads<T>(x, rotary, (cache.empty() ? 0 : cache.tokens()) + offset, y);
     return;
@@ -290,10 +297,57 @@ void Attend(const Operands<T>& operands, const attention::Options<T>& options, V
   }
 }
 
+// The operands of one of the layer's maps.
+template <typename T>
+Operands<T> OfMap(const AttentionLayer<T>& layer, const Operands<T>& all, int64_t map) {
+  if (layer.maps() == 1) return all;
+  const int64_t e = all.query.dim(3) / layer.maps();
+  return {all.query.slice(3, map * e, (map + 1) * e), all.key.slice(3, map * e, (map + 1) * e), all.value};
+}
+
+// The sums of each head, [B, H, N_q, E], by the weights of its map, or by the difference of two and then normed.
+template <typename T>
+void AttendMaps(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
+                View<T> heads, Arena& arena) {
+  Attend<T>(OfMap(layer, operands, 0), options, heads, arena);
+  if (layer.maps() == 1) return;
+  const Arena::Scope scope(arena);
+  const int64_t B = heads.dim(0), H = heads.dim(1), Nq = heads.dim(2), E = heads.dim(3);
+  const View<T> second = NewHeads<T>(B, H, Nq, E, arena);
+  Attend<T>(OfMap(layer, operands, 1), options, second, arena);
+  const T lambda = layer.lambda[0];
+  ParallelFor(B * H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t head = begin; head < end; ++head) {
+      for (int64_t n = 0; n < Nq; ++n) {
+        const T* const minus = second.at(head / H, head % H, n);
+        T* const to = heads.at(head / H, head % H, n);
+        for (int64_t e = 0; e < E; ++e) to[e] -= lambda * minus[e];
+      }
+    }
+  });
+  NormHeads<T>(heads, layer.head_norm, heads);
+}
+
+// Computes the requested weights: those of the layer's map, or the difference of two.
+template <typename T>
+void WriteRequests(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
+                   std::span<const WeightsRequest<T>> requests, Arena& arena) {
+  for (const WeightsRequest<T>& request : requests) {
+    if (layer.maps() == 1) {
+      WriteRequest<T>(request, operands.query, operands.key, options, arena);
+    } else {
+      const Operands<T> first = OfMap(layer, operands, 0), second = OfMap(layer, operands, 1);
+      WriteDifference<T>(request, {first.query, first.key}, {second.query, second.key}, layer.lambda[0], options,
+                         arena);
+    }
+  }
+}
+
 template <typename T>
 attention::Options<T> MakeAttentionOptions(const AttentionLayer<T>& layer, const AttentionContext<T>& context) {
   attention::Options<T> options;
-  options.scale = layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(layer.head_width));
+  options.scale =
+      layer.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(layer.head_width / layer.maps()));
   if (context.causal) {
     const bool to_the_end = !context.cache.empty() || context.last_rows;
     options.causal = to_the_end ? attention::Causal::kBottomRight : attention::Causal::kTopLeft;
@@ -403,12 +457,10 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
     if (!context.cache.even()) options.key_lengths = context.cache.lengths;
   }
   if (absorbed) options.bf16 = false;
-  for (const WeightsRequest<T>& request : context.requests) {
-    WriteRequest<T>(request, operands.query, operands.key, options, arena);
-  }
+  WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
-    if (!absorbed) return Attend<T>(operands, options, heads, arena);
+    if (!absorbed) return AttendMaps<T>(layer, operands, options, heads, arena);
     const View<T> sums = arena.New<T>({B, layer.heads, Nq, x.dim(2)});
     Attend<T>(operands, options, sums, arena);
     ForEachHead<T>(layer.absorbed.value, sums, heads);
@@ -452,17 +504,17 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
   attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (!source.even() || source.tokens() < tokens) options.key_lengths = source.lengths;
   if (context.cross_weights && context.cross_weights->Replaces(context.block)) {
+    Require(layer.maps() == 1, "cross-attention: no other weights take the place of the difference of two softmaxes");
     const View<const T> weights = ReplacedWeights(operands, source, options, context, arena);
     if (out.empty()) return;
     Output(B, Nq, layer, scale, residual, out, arena,
            [&](View<T> heads) { SumByWeights<T>(weights, operands.value, heads); });
     return;
   }
-  for (const WeightsRequest<T>& request : context.requests) {
-    WriteRequest<T>(request, operands.query, operands.key, options, arena);
-  }
+  WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
-  Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) { Attend<T>(operands, options, heads, arena); });
+  Output(B, Nq, layer, scale, residual, out, arena,
+         [&](View<T> heads) { AttendMaps<T>(layer, operands, options, heads, arena); });
 }
 
 template <typename T>

@@ -49,12 +49,15 @@ struct AttentionLayer {
   Tensor<T> bandwidth;           // h of each head, [H], at least kLeastBandwidth
   Tensor<T> places;              // q, then k, of each head and position of the trained grid, [2, H, N, r]
   AbsorbedHeads<T> absorbed;     // W_K and W_V again, for layers with `query` of which few rows are read; or empty
-  Norm<T> query_norm, key_norm;  // over each head's r (Dehghani et al. 2023), or empty
+  Norm<T> query_norm, key_norm;  // over each head's and map's features (Dehghani et al. 2023), or empty
+  Tensor<T> lambda;              // factor of the second map, which is subtracted from the first, [1]; empty: one map
+  Norm<T> head_norm;             // of the difference, over each head's E, times 1 − LambdaInit; or empty
   Norm<T> output_norm;           // over the joined heads, before the projection (timm's scale_attn_norm), or empty
   Linear<T> projection;          // [D, H·E]; empty: the output is the joined heads
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
+  int64_t maps() const { return lambda.empty() ? 1 : 2; }  // see AttentionConfig::maps
   bool queries_with_keys() const { return HasQueriesAndKeys(kind) && query.empty(); }
 };
 

@@ -21,6 +21,8 @@ enum class AttentionKind {
   kSymmetric,       // s · (U x_i)·Λ (U x_j), Λ diagonal
   kGaussian,        // −‖p_i − p_j‖² / 2h²; a token without a position has distance 0 to all
   kPositional,      // s · q_i·k_j, with a learned q and k per position, independent of the tokens
+  kDifferential,  // weights are the difference of two maps: softmax(q_1 k_1ᵀ / √e) − λ softmax(q_2 k_2ᵀ / √e), where
+                  // a head's E features of queries and keys are two of e = E / 2 (Ye et al. 2024)
 };
 
 /// W_Q = W_K.
@@ -35,9 +37,13 @@ constexpr bool ValuesAreKeys(AttentionKind kind) {
 constexpr bool IsPositional(AttentionKind kind) {
   return kind == AttentionKind::kGaussian || kind == AttentionKind::kPositional;
 }
+/// Queries, keys and values are separate and equally wide, so that one tensor holds them all.
+constexpr bool StacksProjections(AttentionKind kind) {
+  return kind == AttentionKind::kSeparate || kind == AttentionKind::kDifferential;
+}
 /// Separate queries and keys are computed from the tokens.
 constexpr bool HasQueriesAndKeys(AttentionKind kind) {
-  return kind == AttentionKind::kSeparate || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
+  return StacksProjections(kind) || kind == AttentionKind::kSharedKeyValue || kind == AttentionKind::kLowRank;
 }
 /// Several query heads can share one head of keys and values.
 constexpr bool AllowsKeyHeads(AttentionKind kind) { return HasQueriesAndKeys(kind); }
@@ -45,7 +51,7 @@ constexpr bool AllowsKeyHeads(AttentionKind kind) { return HasQueriesAndKeys(kin
 constexpr bool AllowsRotary(AttentionKind kind) { return kind != AttentionKind::kMerged && !IsPositional(kind); }
 /// Queries and keys can be normalised: they exist, and the keys do not serve as values too.
 constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
-  return kind == AttentionKind::kSeparate || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
+  return StacksProjections(kind) || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
 }
 
 /// Features per position for kGaussian, see GaussianPlaces (nn/attention.h).
@@ -61,6 +67,9 @@ struct NormConfig {
   bool operator==(const NormConfig&) const = default;
 };
 
+/// Norm of each head's output for kDifferential, which no configuration changes.
+inline constexpr NormConfig kHeadNorm = {.kind = simd::NormKind::kRms, .eps = 1e-5};
+
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::kSeparate;
   int64_t heads = 12;       // H
@@ -75,13 +84,16 @@ struct AttentionConfig {
   int64_t source_width = 0;  // width of those tokens; 0: D
   bool bias = true;          // on queries, keys and values
   bool key_bias = true;      // false: the biases are of queries and values alone (EVA, DINOv3)
-  bool qk_norm = false;      // over each head's r (Dehghani et al. 2023)
+  bool qk_norm = false;      // over the score_width of each head and map (Dehghani et al. 2023)
   bool output_norm = false;  // over the joined heads, before the projection (timm's scale_attn_norm)
   // Rows of a table [bias_rows, H] of biases by relative position, which are added to the scores (BEiT); 0: none.
   int64_t bias_rows = 0;
   bool projection = true, projection_bias = true;  // without projection the output is the joined heads
 
   int64_t query_width() const { return qk_width > 0 ? qk_width : head_width; }
+  /// Softmaxes of a head, each with queries and keys of its own, in equal parts of the query_width.
+  int64_t maps() const { return kind == AttentionKind::kDifferential ? 2 : 1; }
+  int64_t score_width() const { return query_width() / maps(); }  // of the vectors whose product is a score
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
   bool groups_heads() const { return kv_heads() < heads; }
   bool has_window() const { return window_left >= 0 || window_right >= 0; }

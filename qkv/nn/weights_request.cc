@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "qkv/core/error.h"
+#include "qkv/core/parallel.h"
 
 namespace qkv::nn {
 namespace {
@@ -24,6 +25,20 @@ int64_t HeadEnd(const WeightsRequest<T>& request, int64_t H) {
   const int64_t begin = request.head_begin, end = request.head_end == 0 ? H : request.head_end;
   Require(0 <= begin && begin < end && end <= H, "attention: no heads {}..{} among {}", begin, end, H);
   return end;
+}
+
+// Calls compute(row, row_end, out) for the requested rows and for a few at a time, out: [B, heads, rows, N_k].
+template <typename T, typename Compute>
+void ForRows(const WeightsRequest<T>& request, int64_t B, int64_t heads, int64_t N_k, Arena& arena, Compute compute) {
+  const int64_t most = std::max(kVisitedWeights / std::max<int64_t>(1, B * heads * N_k), kVisitedRows);
+  for (int64_t row = request.row_begin; row < request.row_end; row += most) {
+    const Arena::Scope scope(arena);
+    const int64_t row_end = std::min(row + most, request.row_end), begin = row - request.row_begin;
+    const View<T> out = request.visit ? arena.New<T>({B, heads, row_end - row, N_k})
+                                      : request.out.slice(2, begin, begin + row_end - row);
+    compute(row, row_end, out);
+    if (request.visit) request.visit(row, out);
+  }
 }
 
 }  // namespace
@@ -52,15 +67,30 @@ void WriteRequest(const WeightsRequest<T>& request, View<const T> query, View<co
     WeightsOfHeads<T>(query, key, options, begin, end, request.row_begin, request.row_end, request.out);
     return;
   }
-  const int64_t B = query.dim(0), heads = end - begin, N_k = key.dim(2);
-  const int64_t most = std::max(kVisitedWeights / std::max<int64_t>(1, B * heads * N_k), kVisitedRows);
-  for (int64_t row = request.row_begin; row < request.row_end; row += most) {
-    const Arena::Scope scope(arena);
-    const int64_t row_end = std::min(row + most, request.row_end);
-    const View<T> weights = arena.New<T>({B, heads, row_end - row, N_k});
-    WeightsOfHeads<T>(query, key, options, begin, end, row, row_end, weights);
-    request.visit(row, weights);
-  }
+  ForRows(request, query.dim(0), end - begin, key.dim(2), arena, [&](int64_t row, int64_t row_end, View<T> out) {
+    WeightsOfHeads<T>(query, key, options, begin, end, row, row_end, out);
+  });
+}
+
+template <typename T>
+void WriteDifference(const WeightsRequest<T>& request, const MapOperands<T>& first, const MapOperands<T>& second,
+                     T lambda, const attention::Options<T>& options, Arena& arena) {
+  const int64_t begin = request.head_begin, end = HeadEnd(request, first.query.dim(1));
+  ForRows(request, first.query.dim(0), end - begin, first.key.dim(2), arena,
+          [&](int64_t row, int64_t row_end, View<T> out) {
+            WeightsOfHeads<T>(first.query, first.key, options, begin, end, row, row_end, out);
+            const View<T> minus = arena.New<T>(out.shape());
+            WeightsOfHeads<T>(second.query, second.key, options, begin, end, row, row_end, minus);
+            const int64_t heads = out.dim(1), rows = out.dim(2);
+            ParallelFor(out.dim(0) * heads * rows, 16, [&](int64_t first_row, int64_t last_row) {
+              for (int64_t i = first_row; i < last_row; ++i) {
+                const int64_t b = i / (heads * rows), h = i / rows % heads;
+                const T* const from = minus.at(b, h, i % rows);
+                T* const to = out.at(b, h, i % rows);
+                for (int64_t k = 0; k < out.dim(3); ++k) to[k] -= lambda * from[k];
+              }
+            });
+          });
 }
 
 template <typename T>
@@ -84,6 +114,8 @@ void CopyRequest(const WeightsRequest<T>& request, View<const T> weights, Arena&
                                int64_t, View<T>);                                                                     \
   template void WriteRequest(const WeightsRequest<T>&, View<const T>, View<const T>, const attention::Options<T>&,    \
                              Arena&);                                                                                 \
+  template void WriteDifference(const WeightsRequest<T>&, const MapOperands<T>&, const MapOperands<T>&, T,            \
+                                const attention::Options<T>&, Arena&);                                                \
   template void CopyRequest(const WeightsRequest<T>&, View<const T>, Arena&);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)

@@ -31,6 +31,17 @@ template <typename T>
 void WriteRequest(const WeightsRequest<T>& request, View<const T> query, View<const T> key,
                   const attention::Options<T>& options, Arena& arena);
 
+/// The queries and keys of one softmax.
+template <typename T>
+struct MapOperands {
+  View<const T> query, key;  // [B, H, N_q, r], [B, G, N_k, r]
+};
+/// Computes the requested differences of weights, which may be negative: those of `first` minus λ times those of
+/// `second`. Throws Error for heads that do not exist.
+template <typename T>
+void WriteDifference(const WeightsRequest<T>& request, const MapOperands<T>& first, const MapOperands<T>& second,
+                     T lambda, const attention::Options<T>& options, Arena& arena);
+
 /// Copies the requested weights from all, [B, H, N_q, N_k]. Throws Error for heads or rows that do not exist.
 template <typename T>
 void CopyRequest(const WeightsRequest<T>& request, View<const T> weights, Arena& arena);

@@ -212,20 +212,22 @@ TEST_F(Ablate, RefusesWhatCannotBeCompared) {
 TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   const std::string arms =
       "--seeds 2 --arms separate,separate:qkv-bias=false,shared,unified,shared_kv,merged,low_rank,"
-      "symmetric,gaussian ";
+      "symmetric,gaussian,differential ";
   const CommandOutput said = Qkv(OnTasks("task:reverse task:recall", "out", arms));
   ASSERT_EQ(said.exit_code, 0) << said.err;
   for (const char* part : {"reverse", "recall", "sequences/s", "Difference to separate", "symmetric:rank=8"}) {
     EXPECT_TRUE(Contains(said.out, part)) << part << said.out;
   }
   EXPECT_TRUE(Contains(said.err, "recall, gaussian, seed 1: ")) << said.err;
-  EXPECT_TRUE(Contains(said.err, "36 of 36 runs have ended")) << said.err;
+  EXPECT_TRUE(Contains(said.err, "40 of 40 runs have ended")) << said.err;
   const auto runs = Runs("out");
-  EXPECT_EQ(runs.size(), 36u);
+  EXPECT_EQ(runs.size(), 40u);
   EXPECT_NEAR(std::stod(runs.at("recall shared 0").at("symmetry")), 1, 1e-12) << "one weight for both: M is symmetric";
   EXPECT_LT(std::stod(runs.at("recall separate 0").at("symmetry")), 0.9);
   EXPECT_LE(std::stod(runs.at("reverse low_rank:rank=4 1").at("effective_rank")), 4);
-  EXPECT_EQ(runs.at("reverse gaussian 0").at("symmetry"), "");
+  for (const char* kind : {"gaussian", "differential"}) {
+    EXPECT_EQ(runs.at(std::string("reverse ") + kind + " 0").at("symmetry"), "") << "no M of a head";
+  }
   EXPECT_EQ(runs.at("reverse merged 1").at("steps"), "20");
   for (const char* part : {"## reverse", "## recall", "**Accuracy, %**", "Difference to separate"}) {
     EXPECT_TRUE(Contains(Text("out/report.md"), part)) << part;
@@ -236,7 +238,7 @@ TEST_F(Ablate, ComparesArmsOnTasksAndTakesMore) {
   EXPECT_EQ(Pictures(Text("out/report.html")), 4u) << "accuracies, differences, of two tasks";
   const io::Json results = io::Json::parse(Text("out/results.json"));
   EXPECT_EQ(results["unit"], "sequences");
-  EXPECT_EQ(results["speeds"].size(), 9u);
+  EXPECT_EQ(results["speeds"].size(), 10u);
   ExpectSpeeds(results);
   const std::string model = (folder_ / "out/runs/recall,low_rank,rank=4,seed=1").string();
   EXPECT_TRUE(Contains(Qkv("info -m " + model).out, "sequence model of qkv train"));

@@ -110,8 +110,10 @@ TEST(QkPlan, PlansOtherKindsOfAttention) {
 }
 
 TEST(QkPlan, RefusesAttentionWithoutAChoice) {
-  for (const char* kind : {"gaussian", "positional"}) {
-    const CommandOutput said = Qkv("qk plan -m " + Golden(std::string("timm_kind_") + kind));
+  for (const auto& [golden, kind] : {std::pair{"timm_kind_gaussian", "gaussian"},
+                                     {"timm_kind_positional", "positional"},
+                                     {"timm_differential", "differential"}}) {
+    const CommandOutput said = Qkv(std::string("qk plan -m ") + Golden(golden));
     EXPECT_EQ(said.exit_code, 1) << said.out;
     EXPECT_TRUE(Contains(said.err, kind)) << said.err;
   }

@@ -32,7 +32,8 @@ TEST(Edits, SayWhyAModelCannotHaveThem) {
         Row{"timm_kind_gaussian", EditKind::kSymmetry, "from positions"},
         Row{"timm_kind_positional", EditKind::kRank, "from positions"},
         Row{"hf_beit", EditKind::kHead, "relative position"}, Row{"hf_yolos", EditKind::kToken, "detection tokens"},
-        Row{"hf_eomt", EditKind::kSymmetry, "query tokens"}}) {
+        Row{"hf_eomt", EditKind::kSymmetry, "query tokens"},
+        Row{"timm_differential", EditKind::kHead, "the difference of two softmaxes"}}) {
     EXPECT_TRUE(Has(Obstacle(row.kind, ConfigOf(row.golden)), row.why))
         << row.golden << ": " << Obstacle(row.kind, ConfigOf(row.golden));
   }

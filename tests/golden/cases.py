@@ -79,6 +79,10 @@ TIMM = [
     timm("parallel", "vit_base_patch16_xp_224"),  # RMSNorm, qk_norm, no biases of queries, keys and values
     timm("parallel_scaled", "vit_pwee_patch16_reg1_gap_256"),  # LayerScale; an MLP five times as wide
     timm("parallel_biases", "vit_base_patch16_xp_224", qkv_bias=True, size=(40, 48), depth=1),
+    timm("differential", "vit_dwee_patch16_reg1_gap_256"),
+    timm("differential_resized", "vit_dwee_patch16_reg1_gap_256", qk_norm=True, qkv_bias=False, scale_attn_norm=True,
+         class_token=True, global_pool="token", size=(40, 48), depth=1),
+    timm("differential_parallel", "vit_dpwee_patch16_reg1_gap_256"),
     # timm's class Eva
     timm("dinov3", "vit_small_patch16_dinov3_qkvb", global_pool="token"),
     timm("dinov3_plus", "vit_small_plus_patch16_dinov3", num_classes=0),  # no biases of q, k, v; SwiGLU of 2 layers

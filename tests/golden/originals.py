@@ -40,7 +40,9 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
+from timm.layers import DiffAttention
 from timm.models import Beit, save_for_hf
+from timm.models.vision_transformer import DiffParallelScalingBlock
 from vit_pytorch.simple_vit import SimpleViT
 from vit_pytorch.vit import ViT
 
@@ -150,6 +152,8 @@ def randomize(model, generator, dtype):
             value = 0.7 + 0.25 * noise
         elif name.endswith("relative_position_bias_table"):
             value = noise
+        elif ".lambda_" in name:  # of differential attention
+            value = 0.4 * noise
         elif name.endswith("freqs"):  # of rotary positions, in radians a patch
             value = 0.5 * noise
         elif name.endswith("bandwidth"):
@@ -388,15 +392,34 @@ def at_size(case, model):
 
 @contextlib.contextmanager
 def nothing_in_float32():
-    """The libraries drop to float32 inside a float64 model in two places: the softmax of HF's ViT and
-    BEiT, and the interpolation of positions. Do these in float64 as well."""
+    """The libraries drop to float32 inside a float64 model in three places: the softmax of HF's ViT and
+    BEiT, the interpolation of positions, and timm's λ. Do these in float64 as well."""
     softmax, interpolate = F.softmax, F.interpolate
+    factors = {of: of._compute_lambda for of in (DiffAttention, DiffParallelScalingBlock)}
+    for of in factors:
+        of._compute_lambda = exact_lambda
     F.softmax = lambda x, dim, dtype=None, **kwargs: softmax(x, dim, **kwargs)
     F.interpolate = lambda x, *args, **kwargs: interpolate(x.double(), *args, **kwargs)
     try:
         yield
     finally:
         F.softmax, F.interpolate = softmax, interpolate
+        for of, factor in factors.items():
+            of._compute_lambda = factor
+
+
+def exact_lambda(attention):
+    first, second = ((q * k).sum().exp() for q, k in ((attention.lambda_q1, attention.lambda_k1),
+                                                      (attention.lambda_q2, attention.lambda_k2)))  # fmt: skip
+    return first - second + attention.lambda_init
+
+
+def weights_of(attention, softmax):
+    """The weights that values are multiplied by: of timm's differential attention the difference of two maps."""
+    if not hasattr(attention, "lambda_init"):
+        return softmax
+    first, second = softmax.unflatten(1, (-1, 2)).unbind(2)
+    return first - attention._compute_lambda() * second
 
 
 def resized_beit(model, size):
@@ -416,10 +439,12 @@ def resized_beit(model, size):
 def run_timm(case, model, pixels):
     out, handles = {}, []
     for i, block in enumerate(model.blocks):
+        attention = getattr(block, "attn", block)
         handles += [
             block.register_forward_pre_hook(lambda _, args, i=i: out.setdefault(f"hidden.{i}", args[0])),
-            getattr(block, "attn", block).attn_drop.register_forward_hook(
-                lambda _, args, weights, i=i: out.__setitem__(f"attention.{i}", weights)),
+            attention.attn_drop.register_forward_hook(
+                lambda _, args, softmax, i=i, attention=attention: out.__setitem__(
+                    f"attention.{i}", weights_of(attention, softmax))),
         ]  # fmt: skip
     last = model.blocks[-1].register_forward_hook(
         lambda _, args, x: out.__setitem__(f"hidden.{len(model.blocks)}", x))  # fmt: skip

@@ -121,8 +121,8 @@ TEST_P(PairsOfKinds, GiveTheModelsAttention) {
   }
 }
 
-TEST(AttentionWeights, AreNotMadeUpForScoresOfPlaces) {
-  for (const char* name : {"timm_kind_gaussian", "timm_kind_positional"}) {
+TEST(AttentionWeights, AreNotMadeUpForScoresOfPlacesAndOfTwoMaps) {
+  for (const char* name : {"timm_kind_gaussian", "timm_kind_positional", "timm_differential"}) {
     EXPECT_THROW(ReadAttention(Golden(name), 0), Error) << name;
   }
 }

@@ -228,6 +228,8 @@ TEST_F(Merging, RefusesWhatCannotBe) {
     const Checkpoint positional = Checkpoint::Open(GoldenFolder(name));
     refused([&] { Merge(positional, folder_ / "out", {}); }, "do not come from queries and keys");
   }
+  const Checkpoint two_maps = Checkpoint::Open(GoldenFolder("timm_differential"));
+  refused([&] { Merge(two_maps, folder_ / "out", {}); }, "the difference of two softmaxes");
   refused([&] { Split(original_, 0, folder_ / "out", {}); }, "not merged");
   refused([&] { Merge(original_, "/dev/null/out", {}); }, "cannot create folder");
   Merge(original_, folder_ / "merged", {});

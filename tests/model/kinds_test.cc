@@ -175,9 +175,9 @@ TEST_P(KindsInModels, MergedIsTheProductOfQueriesAndKeys) {
 
 // The lower precisions round weights of every kind; the drift is of the order of theirs for separate ones.
 TEST(Kinds, RunInLowerPrecisions) {
-  for (const char* kind :
-       {"shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian", "positional"}) {
-    const Checkpoint golden = Golden(fmt::format("timm_kind_{}", kind));
+  for (const char* kind : {"kind_shared", "kind_unified", "kind_shared_kv", "kind_merged", "kind_low_rank",
+                           "kind_symmetric", "kind_gaussian", "kind_positional", "differential"}) {
+    const Checkpoint golden = Golden(fmt::format("timm_{}", kind));
     const Predictions<float> exact = ComputePredictions<float>(golden);
     EXPECT_LE(
         Difference(ComputePredictions<float>(golden, {.precision = simd::Precision::kBfloat16}).logits, exact.logits),
@@ -329,12 +329,18 @@ TEST(Kinds, RefuseWhatMakesNoSense) {
       {{{"qkv_attention", "shared_kv"}}, true, "its keys are its values too"},
       {{{"qkv_attention", "gaussian"}}, true, "its scores do not come from tokens"},
       {{{"qkv_attention", "positional"}}, true, "its scores do not come from tokens"},
+      {{{"qkv_attention", "differential"}, {"qkv_attention_rank", 2}}, false, "has no rank of its own"},
   };
   for (const auto& c : kCases) {
     const std::string message = describe(c.entries, c.qk_norm);
     EXPECT_NE(message.find(c.message), std::string::npos) << c.entries.dump() << ": " << message;
   }
   EXPECT_EQ(describe({{"qkv_attention", "shared"}}, true), "");
+  EXPECT_EQ(describe({{"qkv_attention", "differential"}}, true), "");
+  nn::BlockConfig two_maps{.width = 10, .attention = {.kind = kDifferential, .heads = 2, .head_width = 5}};
+  EXPECT_NE(ErrorMessage([&] { Validate(two_maps); }).find("expected an even number"), std::string::npos);
+  two_maps.attention.head_width = 4, two_maps.attention.sinks = true;
+  EXPECT_NE(ErrorMessage([&] { Validate(two_maps); }).find("differential attention with sinks"), std::string::npos);
   EXPECT_EQ(describe({{"qkv_attention", "low_rank"}, {"qkv_attention_rank", 2}}, true), "");
 }
 

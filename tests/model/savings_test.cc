@@ -49,9 +49,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Savings,
                                          "vit_pytorch_one_head", "timm_one_head_wide", "timm_kind_shared",
                                          "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
                                          "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian",
-                                         "timm_kind_positional", "timm_kind_shared_qk_norm", "hf_dinov3",
-                                         "hf_dinov3_key_bias", "timm_eva", "timm_eva02_clip", "timm_rope_mixed",
-                                         "timm_pe_core", "hf_beit_shared", "timm_beit", "timm_beit_shared"));
+                                         "timm_kind_positional", "timm_differential", "timm_differential_resized",
+                                         "timm_kind_shared_qk_norm", "hf_dinov3", "hf_dinov3_key_bias", "timm_eva",
+                                         "timm_eva02_clip", "timm_rope_mixed", "timm_pe_core", "hf_beit_shared",
+                                         "timm_beit", "timm_beit_shared"));
 
 TEST_P(Savings, EachChangesNothingButTheRounding) {
   const Checkpoint checkpoint = Checkpoint::Open(GoldenFolder(GetParam()));

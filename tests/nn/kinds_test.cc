@@ -34,7 +34,10 @@ struct Parts {
   Tensor<double> merged = sampler.Normal<double>({kH, kD, kD}, 0, 0.1), term = sampler.Normal<double>({kH, kD});
   Tensor<double> eigenvalues = sampler.Normal<double>({kH, width}), bandwidth = Tensor<double>({kH});
   Tensor<double> places = sampler.Normal<double>({2, kH, kN, width});
+  Tensor<double> gain = sampler.Normal<double>({kE}, 1, 0.2);  // of the norm of a difference
 };
+
+constexpr double kLambda = 0.4;
 
 // The feature e of head h of a projection of x [D].
 double Feature(const NamedLinear& layer, const double* x, int64_t h, int64_t width, int64_t e) {
@@ -49,6 +52,15 @@ double Product(const NamedLinear& a, const double* x, const NamedLinear& b, cons
   double sum = 0;
   for (int64_t e = 0; e < width; ++e) {
     sum += Feature(a, x, h, width, e) * (factors ? factors[e] : 1) * Feature(b, y, h, width, e);
+  }
+  return sum;
+}
+
+// Σ_e q_e k_e over a half of a head's features.
+double HalfProduct(const Parts& p, const double* x, const double* y, int64_t h, int64_t half) {
+  double sum = 0;
+  for (int64_t e = half * kE / 2; e < (half + 1) * kE / 2; ++e) {
+    sum += Feature(p.query, x, h, kE, e) * Feature(p.key, y, h, kE, e);
   }
   return sum;
 }
@@ -157,6 +169,13 @@ AttentionLayer<T> Build(const Case& c, const Parts& p, bool absorb) {
   if (in_one) parts.push_back(&p.value);
   if (keys) layer.query_key_value = Pack<T>(parts);
   if (values && !in_one) layer.value = Pack<T>({&p.value});
+  if (c.kind == kDifferential) {
+    layer.lambda = Tensor<T>({1});
+    layer.lambda[0] = static_cast<T>(kLambda);
+    layer.head_norm.gamma = Cast<T>(p.gain);
+    layer.head_norm.kind = kHeadNorm.kind, layer.head_norm.eps = static_cast<T>(kHeadNorm.eps);
+    return layer;  // no order absorbs a difference
+  }
   if (c.kind == kSymmetric) layer.eigenvalues = Cast<T>(p.eigenvalues);
   if (absorb && keys) layer.absorbed.key = Heads<T>(p.key, c.r, true);
   if (absorb) layer.absorbed.value = Heads<T>(values ? p.value : p.key, kE, false);
@@ -167,6 +186,34 @@ struct Expected {
   Matrix out, weights;  // [B, N, D], [B, H, N, N]
 };
 
+using Row = std::array<double, kN>;
+
+// The weights of query i: a softmax, or the difference of two.
+Row NaiveWeights(const Case& c, const Parts& p, const double* tokens, int64_t h, int64_t i) {
+  Row weights, second;
+  for (int64_t j = 0; j < kN; ++j) {
+    const auto at = static_cast<size_t>(j);
+    if (c.kind != kDifferential) {
+      weights[at] = Score(c.kind, p, tokens, h, i, j);
+      continue;
+    }
+    weights[at] = HalfProduct(p, tokens + i * kD, tokens + j * kD, h, 0) / std::sqrt(kE / 2.0);
+    second[at] = HalfProduct(p, tokens + i * kD, tokens + j * kD, h, 1) / std::sqrt(kE / 2.0);
+  }
+  simd::reference::Softmax(weights.data(), kN);
+  if (c.kind != kDifferential) return weights;
+  simd::reference::Softmax(second.data(), kN);
+  for (size_t j = 0; j < weights.size(); ++j) weights[j] -= kLambda * second[j];
+  return weights;
+}
+
+// RMSNorm of a head's features.
+void NaiveHeadNorm(const Parts& p, double* x) {
+  double squares = 0;
+  for (int64_t e = 0; e < kE; ++e) squares += x[e] * x[e] / kE;
+  for (int64_t e = 0; e < kE; ++e) x[e] *= p.gain[e] / std::sqrt(squares + kHeadNorm.eps);
+}
+
 Expected Naive(const Case& c, const Parts& p, const Tensor<double>& x) {
   Expected expected;
   for (int64_t b = 0; b < kB; ++b) {
@@ -174,9 +221,7 @@ Expected Naive(const Case& c, const Parts& p, const Tensor<double>& x) {
     Matrix joined(static_cast<size_t>(kN * kH * kE));
     for (int64_t h = 0; h < kH; ++h) {
       for (int64_t i = 0; i < kN; ++i) {
-        std::array<double, kN> weights;
-        for (int64_t j = 0; j < kN; ++j) weights[static_cast<size_t>(j)] = Score(c.kind, p, tokens, h, i, j);
-        simd::reference::Softmax(weights.data(), kN);
+        const Row weights = NaiveWeights(c, p, tokens, h, i);
         expected.weights.insert(expected.weights.end(), weights.begin(), weights.end());
         for (int64_t j = 0; j < kN; ++j) {
           for (int64_t e = 0; e < kE; ++e) {
@@ -185,6 +230,7 @@ Expected Naive(const Case& c, const Parts& p, const Tensor<double>& x) {
                 Feature(ValuesAreKeys(c.kind) ? p.key : p.value, tokens + j * kD, h, kE, e);
           }
         }
+        if (c.kind == kDifferential) NaiveHeadNorm(p, joined.data() + (i * kH + h) * kE);
       }
     }
     const Matrix out = p.projection(joined);
@@ -241,9 +287,10 @@ class Kinds : public IsaTest {
 };
 QKV_FOR_ALL_ISAS(Kinds);
 
-constexpr Case kCases[] = {{kSeparate, kE}, {kShared, kE},   {kUnified, kE},   {kSharedKeyValue, kE},
-                           {kMerged, kE},   {kLowRank, 2},   {kLowRank, kE},   {kSymmetric, 4},
-                           {kSymmetric, 9}, {kGaussian, kE}, {kPositional, 3}, {kPositional, kE}};
+constexpr Case kCases[] = {{kSeparate, kE},    {kShared, kE},   {kUnified, kE},   {kSharedKeyValue, kE},
+                           {kMerged, kE},      {kLowRank, 2},   {kLowRank, kE},   {kSymmetric, 4},
+                           {kSymmetric, 9},    {kGaussian, kE}, {kPositional, 3}, {kPositional, kE},
+                           {kDifferential, kE}};
 
 TEST_P(Kinds, AreWhatTheyAreDefinedToBe) {
   for (const Case& c : kCases) {

@@ -40,13 +40,15 @@ inline void SetKind(nn::AttentionKind kind, nn::AttentionConfig* c) {
   c->kind = kind;
   const bool ranked = kind == nn::AttentionKind::kLowRank || kind == nn::AttentionKind::kSymmetric;
   c->qk_width = ranked ? 2 : 0;
+  // Each map is as wide as the other kinds' heads: norms over two features are too steep for differences.
+  if (kind == nn::AttentionKind::kDifferential) c->heads = 1, c->head_width = 8;
 }
 
 /// Marian's, each kind of attention in both roles, norms before the layers, and no scale.
 inline std::vector<NamedPair> NamedPairs() {
   std::vector<NamedPair> all = {{"marian", SmallPair()}};
-  for (const std::string_view name :
-       {"shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian", "positional"}) {
+  for (const std::string_view name : {"shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian",
+                                      "positional", "differential"}) {
     NamedPair& c = all.emplace_back(NamedPair{std::string(name), SmallPair()});
     const nn::AttentionKind kind = *model::FindAttentionKind(name);
     c.config.decoder.depth = 1;

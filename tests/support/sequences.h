@@ -31,8 +31,8 @@ inline SequenceConfig SmallSequence() {
 inline std::vector<NamedSequence> NamedSequences() {
   using nn::AttentionKind;
   std::vector<NamedSequence> all;
-  for (const std::string_view kind :
-       {"separate", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric", "gaussian", "positional"}) {
+  for (const std::string_view kind : {"separate", "shared", "unified", "shared_kv", "merged", "low_rank", "symmetric",
+                                      "gaussian", "positional", "differential"}) {
     for (const std::string_view positions : {"none", "learned", "sinusoidal", "rotary"}) {
       SequenceConfig c = SmallSequence();
       c.depth = 1;
@@ -40,6 +40,8 @@ inline std::vector<NamedSequence> NamedSequences() {
       if (c.block.attention.kind == AttentionKind::kLowRank || c.block.attention.kind == AttentionKind::kSymmetric) {
         c.block.attention.qk_width = 2;
       }
+      // Each map is as wide as the other kinds' heads: norms over two features are too steep for differences.
+      if (c.block.attention.kind == AttentionKind::kDifferential) c.block.attention.head_width = 8;
       if (c.positions == SequencePositions::kRotary && !nn::AllowsRotary(c.block.attention.kind)) continue;
       for (const bool causal : {false, true}) {
         c.causal = causal;
@@ -77,6 +79,10 @@ inline std::vector<NamedSequence> NamedSequences() {
   add("grouped_heads_rotary", [=](auto& c) {
     c.block.attention.heads = 4, c.block.attention.head_width = 2, c.block.attention.key_heads = 2,
     c.positions = rotary;
+  });
+  add("differential_normed_rotary_of_one_key_head", [=](auto& c) {
+    c.block.attention.kind = AttentionKind::kDifferential, c.block.attention.head_width = 8,
+    c.block.attention.qk_norm = true, c.block.attention.key_heads = 1, c.positions = rotary;
   });
   add("one_key_head", [](auto& c) { c.block.attention.heads = 4, c.block.attention.key_heads = 1; });
   add("window", [](auto& c) { c.block.attention.window_left = 2; });

@@ -9,16 +9,21 @@ of STEPS steps of AdamW on the same batch: all as computed in float32, and with 
 numbers.
 """
 import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import torchvision_stub  # noqa: F401  before timm
 
 import torch
 import training
+from timm.layers import DiffAttention
 from torch import nn
 from torch.nn import functional as F
 
 FOLDER = pathlib.Path(__file__).parent / "golden"
 IMAGE, PATCH, CHANNELS, WIDTH, DEPTH, HEADS, HIDDEN, CLASSES = 12, 4, 3, 16, 2, 2, 32, 5
 BATCH, STEPS, RATE = 6, 20, 2e-3
-KINDS = ("separate", "shared", "no_bias", "qk_norm")
+KINDS = ("separate", "shared", "no_bias", "qk_norm", "differential")
 
 
 class Attention(nn.Module):
@@ -47,6 +52,17 @@ class Attention(nn.Module):
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
+class Differential(DiffAttention):
+    """timm's, whose λ is float32 in a float64 model."""
+
+    def __init__(self, depth):
+        super().__init__(WIDTH, HEADS, qkv_bias=True, depth=depth)
+
+    def _compute_lambda(self):
+        first, second = (self.lambda_q1 * self.lambda_k1).sum(), (self.lambda_q2 * self.lambda_k2).sum()
+        return first.exp() - second.exp() + self.lambda_init
+
+
 class Vit(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -54,7 +70,8 @@ class Vit(nn.Module):
         self.cls_token = nn.Parameter(torch.empty(1, 1, WIDTH))
         self.pos_embed = nn.Parameter(torch.empty(1, tokens, WIDTH))
         self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(CHANNELS, WIDTH, PATCH, PATCH)})
-        self.blocks = nn.Sequential(*(training.Block(WIDTH, HIDDEN, Attention(kind)) for _ in range(DEPTH)))
+        self.blocks = nn.Sequential(*(training.Block(WIDTH, HIDDEN, Differential(depth) if kind == "differential" else Attention(kind))
+                                      for depth in range(DEPTH)))  # fmt: skip
         self.norm = nn.LayerNorm(WIDTH, eps=1e-6)
         self.head = nn.Linear(WIDTH, CLASSES)
         training.initialise(self)

@@ -24,6 +24,7 @@ model::VitConfig MakeConfig(const std::string& kind) {
   c.block.width = 16, c.depth = 2, c.block.attention.heads = 2, c.block.attention.head_width = 8,
   c.block.mlp.width = 32, c.classes = kClasses;
   if (kind == "shared") c.block.attention.kind = nn::AttentionKind::kShared;
+  if (kind == "differential") c.block.attention.kind = nn::AttentionKind::kDifferential;
   c.block.attention.bias = kind != "no_bias";
   c.block.attention.qk_norm = kind == "qk_norm";
   return c;
@@ -74,7 +75,7 @@ class PyTorch : public testing::TestWithParam<const char*> {
 
   std::tuple<Network<float>::Workspace, Network<double>::Workspace> workspaces_;
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, PyTorch, testing::Values("separate", "shared", "no_bias", "qk_norm"),
+INSTANTIATE_TEST_SUITE_P(Kinds, PyTorch, testing::Values("separate", "shared", "no_bias", "qk_norm", "differential"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(PyTorch, GradientsAgreeAsFarAsItsOwnFloatOnesDo) {

@@ -89,6 +89,11 @@ AttentionMapper::AttentionMapper(const model::Model& model, AttendRequest reques
   } else {
     Require(request_.discard == 0 && request_.start == 0, "attend: --discard and --start belong to --rollout");
   }
+  if (c.block.attention.maps() > 1) {
+    Notify(
+        request_.note,
+        "weights are differences of two softmaxes: some are negative, which pages show as 0, and a row sums to 1 − λ");
+  }
   Require(c.channels == 1 || c.channels == 3, "the model takes {} channels, images have 1 or 3", c.channels);
 }
 

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "qkv/model/checkpoint/separate.h"
+#include "qkv/nn/difference.h"
 
 namespace qkv::model {
 namespace {
@@ -55,7 +56,7 @@ Affine<T> MergedQueries(const Weights<T>& weights, const std::string& name) {
 template <typename T>
 AttentionRows<T> ReadRows(const nn::BlockConfig& c, const Weights<T>& weights, const std::string& name) {
   const nn::AttentionConfig& a = c.attention;
-  if (a.kind == AttentionKind::kSeparate) {
+  if (nn::StacksProjections(a.kind)) {
     return {weights.Layer(name + "qkv"), a.joined_width(), a.values_width(), a.values_width()};
   }
   const Affine<T> values = weights.Layer(name + "v");
@@ -123,8 +124,8 @@ void FoldBiases(const AttentionBuild& build, const nn::AttentionLayer<T>& layer,
   // or normalised with its bias, or serves as query too. Only this line decides it.
   const bool keys_cancel = !QueriesAreKeys(build.kind) && layer.key_norm.empty() && !build.rotary;
   // The weights of a row sum to 1, so a bias of values is added to the output before the projection.
-  const bool folded =
-      (!ValuesAreKeys(build.kind) || keys_cancel) && layer.output_norm.empty() && !projection->weight.empty();
+  const bool folded = (!ValuesAreKeys(build.kind) || keys_cancel) && layer.head_norm.empty() &&
+                      layer.output_norm.empty() && !projection->weight.empty();
   if (folded) {
     T* const values = bias.data() + rows->values_begin();
     auto of_heads = Tensor<T>::Uninitialised({layer.heads, layer.head_width});
@@ -156,10 +157,22 @@ Tensor<T> ReadPlaces(const nn::BlockConfig& c, int64_t tokens, const Weights<T>&
   return places;
 }
 
+// λ of two maps, and the norm of their difference.
+template <typename T>
+void ReadDifference(const Weights<T>& weights, const std::string& name, int64_t block, nn::AttentionLayer<T>* layer) {
+  const Tensor<T> q1 = weights.Get(name + "lambda_q1"), k1 = weights.Get(name + "lambda_k1"),
+                  q2 = weights.Get(name + "lambda_q2"), k2 = weights.Get(name + "lambda_k2");
+  if (q1.empty()) return;
+  layer->lambda = Tensor<T>({1});
+  layer->lambda[0] = static_cast<T>(nn::Lambda<T>({{q1, q2}, {k1, k2}}, block));
+  layer->head_norm = weights.Norm(name + "sub_norm", nn::kHeadNorm);
+  for (T& gamma : layer->head_norm.gamma.span()) gamma *= static_cast<T>(1 - nn::LambdaInit(block));
+}
+
 // A layer without its products.
 template <typename T>
 nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfig& norm, const BuildOptions& options,
-                               const Weights<T>& weights, const std::string& name, AttentionKind kind) {
+                               const Weights<T>& weights, const std::string& name, AttentionKind kind, int64_t block) {
   nn::AttentionLayer<T> layer;
   layer.bf16 = options.precision != simd::Precision::kFloat32;
   layer.kind = kind;
@@ -170,20 +183,21 @@ nn::AttentionLayer<T> NewLayer(const nn::AttentionConfig& c, const nn::NormConfi
   layer.query_norm = weights.Norm(name + "q_norm", norm);
   layer.key_norm = weights.Norm(name + "k_norm", norm);
   layer.output_norm = weights.Norm(name + "norm", norm);
+  ReadDifference(weights, name, block, &layer);
   return layer;
 }
 
 // Queries come from x, keys and values from the source. `norm` applies to x only.
 template <typename T>
 nn::AttentionLayer<T> BuildCrossAttention(const nn::BlockConfig& block, const BuildOptions& options,
-                                          const Weights<T>& weights, const std::string& name, nn::Norm<T>* norm,
-                                          Tensor<T>* scale) {
+                                          const Weights<T>& weights, const std::string& name, int64_t index,
+                                          nn::Norm<T>* norm, Tensor<T>* scale) {
   const nn::AttentionConfig& c = *block.cross;
-  nn::AttentionLayer<T> layer = NewLayer(c, block.norm, options, weights, name, c.kind);
+  nn::AttentionLayer<T> layer = NewLayer(c, block.norm, options, weights, name, c.kind, index);
   Affine<T> queries, projection = weights.Layer(name + "proj", options.precision);
   AttentionRows<T> source;
   const int64_t S = c.source(block.width);
-  if (c.kind == AttentionKind::kSeparate) {
+  if (nn::StacksProjections(c.kind)) {
     queries = weights.Layer(name + "q");
     source = {weights.Layer(name + "kv"), 0, c.values_width(), c.values_width()};
   } else {
@@ -215,7 +229,7 @@ template <typename T>
 nn::AttentionLayer<T> BuildAttention(const nn::BlockConfig& c, int64_t tokens, const BuildOptions& options,
                                      const Weights<T>& weights, const std::string& name, const AttentionBuild& build,
                                      nn::Norm<T>* norm, Tensor<T>* scale) {
-  nn::AttentionLayer<T> layer = NewLayer(c.attention, c.norm, options, weights, name, build.kind);
+  nn::AttentionLayer<T> layer = NewLayer(c.attention, c.norm, options, weights, name, build.kind, build.block);
   layer.eigenvalues = weights.Get(name + "qk.eigenvalues");
   layer.bandwidth = weights.Get(name + "qk.bandwidth");
   layer.places = ReadPlaces(c, tokens, weights, name);
@@ -263,8 +277,8 @@ nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOpt
   if (c.cross) {
     block.norm_cross = weights.Norm(name + "norm_cross", c.norm);
     block.scale_cross = weights.Get(name + "ls_cross.gamma");
-    block.cross =
-        BuildCrossAttention<T>(c, options, weights, name + "cross_attn.", &block.norm_cross, &block.scale_cross);
+    block.cross = BuildCrossAttention<T>(c, options, weights, name + "cross_attn.", build.block, &block.norm_cross,
+                                         &block.scale_cross);
   }
   // A parallel MLP has the same input as attention: the same norm, folded into both.
   block.norm2 = weights.Norm(name + (c.norm_place == nn::NormPlace::kParallel ? "norm1" : "norm2"), c.norm);

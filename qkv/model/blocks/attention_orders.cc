@@ -81,7 +81,7 @@ double MultiplyAdds(const attention::Plan& plan, const AttentionOrders& orders) 
 AttentionBuild ChooseAttentionBuild(const VitConfig& c, const BuildOptions& options, int64_t block) {
   const AttentionOrders orders = PossibleOrders(c, options, block, c.tokens());
   AttentionBuild build{c.block.attention.kind, orders.outputs.back() == Order::kAbsorbed,
-                       orders.workload.queries < orders.workload.keys, c.rotary != PatchRotary::kNone};
+                       orders.workload.queries < orders.workload.keys, c.rotary != PatchRotary::kNone, block};
   if (ChoosePlan(orders).scores == Order::kMerged) build.kind = AttentionKind::kMerged;
   return build;
 }

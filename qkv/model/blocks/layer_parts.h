@@ -174,6 +174,7 @@ void AttentionParts(Archive& archive, const std::string& name, Layer& layer, con
   archive.Part(name + ".eigenvalues", layer.eigenvalues, {a.heads, r}, symmetric);
   archive.Part(name + ".sinks", layer.sinks, {a.heads}, a.sinks);
   archive.Part(name + ".bandwidth", layer.bandwidth, {a.heads}, a.kind == AttentionKind::kGaussian);
+  archive.Part(name + ".lambda", layer.lambda, {1}, a.maps() > 1);
   archive.Part(name + ".places", layer.places, {2, a.heads, of.tokens, r}, a.kind == AttentionKind::kPositional);
   LinearParts(archive, name + ".projection", layer.projection, form(a.projection ? D : 0, a.joined_width()));
   archive.Count(layer.absorbed.key, of.absorbs && keys > 0 ? a.heads : 0);
@@ -197,8 +198,9 @@ void MlpParts(Archive& archive, const std::string& name, Mlp& mlp, const nn::Blo
 template <typename Archive, typename Layer>
 void AttentionNormParts(Archive& archive, const std::string& name, Layer& layer, const nn::AttentionConfig& a,
                         const nn::NormConfig& norm) {
-  NormParts(archive, name + ".query_norm", layer.query_norm, a.query_width(), norm);
-  NormParts(archive, name + ".key_norm", layer.key_norm, a.query_width(), norm);
+  NormParts(archive, name + ".query_norm", layer.query_norm, a.score_width(), norm);
+  NormParts(archive, name + ".key_norm", layer.key_norm, a.score_width(), norm);
+  if (a.maps() > 1) NormParts(archive, name + ".head_norm", layer.head_norm, a.head_width, nn::kHeadNorm);
   NormParts(archive, name + ".output_norm", layer.output_norm, a.joined_width(), norm);
 }
 

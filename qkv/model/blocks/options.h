@@ -76,6 +76,7 @@ struct AttentionBuild {
   bool absorbs = false;                                   // the absorbed order, for few rows, is available
   bool fewer_queries = false;                             // mostly fewer queries than keys
   bool rotary = false;                                    // queries and keys are rotated
+  int64_t block = 0;                                      // of the model, from 0
 };
 
 }  // namespace qkv::model

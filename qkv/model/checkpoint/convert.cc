@@ -95,7 +95,9 @@ ModelFiles TranslatedFiles(const Checkpoint& checkpoint, Family layout, std::opt
   if (!translation.preprocessor.is_null()) preprocessor = translation.preprocessor;
   // Reads the written configuration back, so that writer and reader cannot disagree.
   const VitConfig target = Describe(translation.config, preprocessor, io::SafeTensors()).config;
-  const std::vector<std::string> differences = Differences(AsSeparate(checkpoint.description.config), target);
+  const VitConfig& config = checkpoint.description.config;
+  const VitConfig wanted = HasKind(layout, config.block.attention.kind) ? config : AsSeparate(config);
+  const std::vector<std::string> differences = Differences(wanted, target);
   Require(differences.empty(), "convert: {} ({}) cannot be written for {}: {} would differ",
           checkpoint.description.config.architecture, Name(checkpoint.description.config.family), Name(layout),
           fmt::join(differences, ", "));
@@ -175,8 +177,7 @@ Converted Convert(const Checkpoint& checkpoint, const fs::path& folder, const Co
   RequireWritable(folder, options.force);
   RequireWritten(options.dtype);
   const Family own = checkpoint.description.config.family, layout = options.layout.value_or(own);
-  const bool expand =
-      options.layout && checkpoint.description.config.block.attention.kind != nn::AttentionKind::kSeparate;
+  const bool expand = options.layout && !HasKind(layout, checkpoint.description.config.block.attention.kind);
   ModelFiles files = layout != own ? TranslatedFiles(checkpoint, layout, options.dtype)
                      : expand      ? SeparateFiles(checkpoint, options.dtype)
                                    : SameFiles(checkpoint, options.dtype);

@@ -112,8 +112,7 @@ StoredTensor Join(const BoundTensor& bound, std::optional<DType> dtype, TensorLi
 std::vector<StoredTensor> FusedProjections(const Checkpoint& checkpoint, std::optional<DType> dtype, TensorList* list) {
   std::vector<StoredTensor> tensors;
   const VitConfig& config = checkpoint.description.config;
-  for (int64_t block = 0; block < config.depth && config.block.attention.kind != nn::AttentionKind::kSeparate;
-       ++block) {
+  for (int64_t block = 0; block < config.depth && !nn::StacksProjections(config.block.attention.kind); ++block) {
     const std::string qkv = fmt::format("blocks.{}.attn.qkv", block);
     const FusedProjection<double> fused = ReadFusedProjection<double>(checkpoint, block);
     const auto found = std::ranges::find_if(checkpoint.bound, [&](const BoundTensor& bound) {

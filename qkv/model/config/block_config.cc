@@ -12,11 +12,11 @@ namespace {
 
 using nn::AttentionKind;
 constexpr std::pair<AttentionKind, std::string_view> kAttentionKinds[] = {
-    {AttentionKind::kSeparate, "separate"},    {AttentionKind::kShared, "shared"},
-    {AttentionKind::kUnified, "unified"},      {AttentionKind::kSharedKeyValue, "shared_kv"},
-    {AttentionKind::kMerged, "merged"},        {AttentionKind::kLowRank, "low_rank"},
-    {AttentionKind::kSymmetric, "symmetric"},  {AttentionKind::kGaussian, "gaussian"},
-    {AttentionKind::kPositional, "positional"}};
+    {AttentionKind::kSeparate, "separate"},     {AttentionKind::kShared, "shared"},
+    {AttentionKind::kUnified, "unified"},       {AttentionKind::kSharedKeyValue, "shared_kv"},
+    {AttentionKind::kMerged, "merged"},         {AttentionKind::kLowRank, "low_rank"},
+    {AttentionKind::kSymmetric, "symmetric"},   {AttentionKind::kGaussian, "gaussian"},
+    {AttentionKind::kPositional, "positional"}, {AttentionKind::kDifferential, "differential"}};
 
 using simd::Activation;
 constexpr std::pair<Activation, std::string_view> kActivations[] = {{Activation::kGelu, "gelu"},
@@ -79,6 +79,12 @@ void ValidateAttention(const nn::AttentionConfig& c, const nn::BlockConfig& bloc
       !c.sinks || kind != AttentionKind::kMerged,
       "config: merged attention with sinks: its scores lack terms that are the same for all keys of a query; expected "
       "another kind, or no sinks");
+  Require(!c.sinks || c.maps() == 1,
+          "config: differential attention with sinks: expected another kind, or no sinks, which no such model has");
+  Require(c.head_width % c.maps() == 0,
+          "config: the two maps of differential attention share a head's {} features, "
+          "expected an even number",
+          c.head_width);
   Require(!c.qk_norm || nn::AllowsQueryKeyNorm(kind), "config: {} attention with a LayerNorm on queries and keys: {}",
           Name(kind), c.qk_norm ? QkNormObstruction(kind) : "");
 }

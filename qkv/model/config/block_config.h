@@ -29,7 +29,10 @@ std::string_view Name(nn::AttentionKind kind);
 std::optional<nn::AttentionKind> FindAttentionKind(std::string_view name);
 /// The names that FindAttentionKind accepts, for error messages.
 inline constexpr std::string_view kAttentionKindNames =
-    "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian or positional";
+    "separate, shared, unified, shared_kv, merged, low_rank, symmetric, gaussian, positional or differential";
+/// Why differential attention has no W_Q and W_K of a head, with or without another kind's weights.
+inline constexpr std::string_view kTwoMaps =
+    "a head's weights are the difference of two softmaxes, each with a W_Q and a W_K of its own";
 
 /// "layer", "rms"; "before", "after".
 std::string_view Name(simd::NormKind kind);

@@ -12,7 +12,7 @@ std::string PairObstruction(nn::AttentionKind kind) {
   if (nn::IsPositional(kind)) {
     return fmt::format("scores of {} attention do not come from queries and keys of tokens", Name(kind));
   }
-  return "";
+  return kind == nn::AttentionKind::kDifferential ? std::string(kTwoMaps) : "";
 }
 
 std::string SeparationObstruction(const VitConfig& c) {

@@ -106,8 +106,8 @@ void Validate(const SequenceConfig& c) {
           "config: rotary positions turn queries and keys of tokens; {} attention has {}", Name(attention.kind),
           attention.kind == nn::AttentionKind::kMerged ? "both in one matrix, which no turn can come between"
                                                        : "scores of places alone");
-  Require(attention.query_width() % 2 == 0, "config: rotary positions turn pairs of features, and a head has {}",
-          attention.query_width());
+  Require(attention.score_width() % 2 == 0, "config: rotary positions turn pairs of features, and a head has {}",
+          attention.score_width());
 }
 
 int64_t RelativeBucket(const SequenceConfig& c, int64_t distance) {

@@ -46,7 +46,7 @@ nn::RotaryTable MakeRotaryTable(const VitConfig& c, int64_t grid_height, int64_t
           "rotary positions: frequencies of {} positions are weights of each block; only inference has them",
           Name(c.rotary));
   const nn::TokenGrid grid{c.prefix(), grid_height, grid_width};
-  const int64_t E = c.block.attention.query_width();
+  const int64_t E = c.block.attention.score_width();
   const bool normalised = c.rotary == PatchRotary::kNormalised;
   const double base = c.rotary_base > 0 ? c.rotary_base : normalised ? 100 : nn::kUsualRotaryBase;
   if (normalised) return nn::RotaryTable(nn::NormalisedAngles(grid, E, base));
@@ -89,7 +89,7 @@ double RotaryBytes(const VitConfig& c, int64_t tokens) {
   if (c.rotary == PatchRotary::kNone) return 0;
   const bool mixed = c.rotary == PatchRotary::kMixed;
   return static_cast<double>(mixed ? c.depth : 1) *
-         nn::RotaryTable::Bytes(tokens, c.block.attention.query_width(), mixed ? c.block.attention.heads : 1);
+         nn::RotaryTable::Bytes(tokens, c.block.attention.score_width(), mixed ? c.block.attention.heads : 1);
 }
 
 std::string OnlyInInference(const VitConfig& c) {
@@ -143,10 +143,12 @@ void Validate(const VitConfig& c) {
           c.prefix());
   if (c.rotary == PatchRotary::kNone) return;
   const nn::AttentionConfig& attention = c.block.attention;
-  Require(nn::AllowsRotary(attention.kind) && attention.query_width() % 4 == 0,
+  Require(nn::AllowsRotary(attention.kind) && attention.score_width() % 4 == 0,
           "config: rotary positions of patches need queries and keys of tokens, of a multiple of 4 features in a head; "
           "got {} attention and {}",
-          Name(attention.kind), attention.query_width());
+          Name(attention.kind), attention.score_width());
+  Require(c.rotary != PatchRotary::kMixed || attention.maps() == 1,
+          "config: rotary frequencies of each head, whose weights are the difference of two maps");
   Require(c.rotary_base == 0 || (c.rotary_base >= 1 && c.rotary_base <= 1e12),
           "config: the base of rotary positions is {}, expected 1 to 1e12", c.rotary_base);
   Require(std::abs(c.rotary_offset) <= kMaxExtent, "config: the offset of rotary positions is {}, expected {} at most",

@@ -154,8 +154,10 @@ struct VitConfig {
     return distillation_head || (distillation_mean && distillation_token && classes == 0);
   }
   /// Whether scores are x_i M x_jᵀ of one matrix M, with terms of one token and biases by position: neither a norm nor
-  /// a rotation stands between projections and their product.
-  bool scores_are_bilinear() const { return !block.attention.qk_norm && rotary == PatchRotary::kNone; }
+  /// a rotation stands between projections and their product, and a head has one of them.
+  bool scores_are_bilinear() const {
+    return !block.attention.qk_norm && rotary == PatchRotary::kNone && block.attention.maps() == 1;
+  }
   bool has_relative_biases() const { return shared_biases || block.attention.bias_rows > 0; }
   /// Rows of a table of biases: one for each offset between two patches, and those of the class token.
   int64_t relative_bias_rows() const { return (2 * grid_height() - 1) * (2 * grid_width() - 1) + 3; }

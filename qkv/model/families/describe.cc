@@ -13,7 +13,7 @@ namespace {
 
 // Reads the keys that SetOwnKeys writes.
 void ParseOwnKeys(const io::Fields& config, VitConfig* c) {
-  const std::string name = config.String("qkv_attention", "separate");
+  const std::string name = config.String("qkv_attention", std::string(Name(c->block.attention.kind)));
   const std::optional<nn::AttentionKind> kind = FindAttentionKind(name);
   Require(kind.has_value(), "config.json: \"qkv_attention\" is \"{}\", expected {}", name, kAttentionKindNames);
   c->block.attention.kind = *kind;

@@ -41,6 +41,11 @@ constexpr NameRow kEncoderRows[] = {
     {"blocks.{}.attn.qk.key_term", "@encoder.layers.{}.self_attn.qk.key_term"},
     {"blocks.{}.attn.qk.eigenvalues", "@encoder.layers.{}.self_attn.qk.eigenvalues"},
     {"blocks.{}.attn.qk.bandwidth", "@encoder.layers.{}.self_attn.qk.bandwidth"},
+    {"blocks.{}.attn.lambda_q1", "@encoder.layers.{}.self_attn.lambda_q1"},
+    {"blocks.{}.attn.lambda_k1", "@encoder.layers.{}.self_attn.lambda_k1"},
+    {"blocks.{}.attn.lambda_q2", "@encoder.layers.{}.self_attn.lambda_q2"},
+    {"blocks.{}.attn.lambda_k2", "@encoder.layers.{}.self_attn.lambda_k2"},
+    {"blocks.{}.attn.sub_norm", "@encoder.layers.{}.self_attn.sub_norm"},
     {"norm", "@encoder.layer_norm"},
 };
 constexpr NameRow kDecoderRows[] = {
@@ -64,6 +69,11 @@ constexpr NameRow kDecoderRows[] = {
     {"blocks.{}.attn.qk.key_term", "@decoder.layers.{}.self_attn.qk.key_term"},
     {"blocks.{}.attn.qk.eigenvalues", "@decoder.layers.{}.self_attn.qk.eigenvalues"},
     {"blocks.{}.attn.qk.bandwidth", "@decoder.layers.{}.self_attn.qk.bandwidth"},
+    {"blocks.{}.attn.lambda_q1", "@decoder.layers.{}.self_attn.lambda_q1"},
+    {"blocks.{}.attn.lambda_k1", "@decoder.layers.{}.self_attn.lambda_k1"},
+    {"blocks.{}.attn.lambda_q2", "@decoder.layers.{}.self_attn.lambda_q2"},
+    {"blocks.{}.attn.lambda_k2", "@decoder.layers.{}.self_attn.lambda_k2"},
+    {"blocks.{}.attn.sub_norm", "@decoder.layers.{}.self_attn.sub_norm"},
     {"norm", "@decoder.layer_norm"},
     {"blocks.{}.cross_attn.v", "@decoder.layers.{}.encoder_attn.v"},
     {"blocks.{}.cross_attn.qk", "@decoder.layers.{}.encoder_attn.qk"},
@@ -72,6 +82,11 @@ constexpr NameRow kDecoderRows[] = {
     {"blocks.{}.cross_attn.qk.merged", "@decoder.layers.{}.encoder_attn.qk.merged"},
     {"blocks.{}.cross_attn.qk.key_term", "@decoder.layers.{}.encoder_attn.qk.key_term"},
     {"blocks.{}.cross_attn.qk.eigenvalues", "@decoder.layers.{}.encoder_attn.qk.eigenvalues"},
+    {"blocks.{}.cross_attn.lambda_q1", "@decoder.layers.{}.encoder_attn.lambda_q1"},
+    {"blocks.{}.cross_attn.lambda_k1", "@decoder.layers.{}.encoder_attn.lambda_k1"},
+    {"blocks.{}.cross_attn.lambda_q2", "@decoder.layers.{}.encoder_attn.lambda_q2"},
+    {"blocks.{}.cross_attn.lambda_k2", "@decoder.layers.{}.encoder_attn.lambda_k2"},
+    {"blocks.{}.cross_attn.sub_norm", "@decoder.layers.{}.encoder_attn.sub_norm"},
     {"head.bias", "final_logits_bias"},
 };
 // Computed positions, copies of the shared table, and the head, which is the same table: RequireNoOtherValues.

@@ -1,5 +1,5 @@
-// Tensor names of attention kinds without separate queries, keys and values. No library has names for them, so every
-// family's layout uses the canonical ones.
+// Tensor names of attention kinds other than separate queries, keys and values. Every family's layout uses the
+// canonical ones: no library has names for them, but for timm, which has those of differential attention.
 #pragma once
 
 #include "qkv/model/layout/tensor_names.h"
@@ -15,6 +15,11 @@ inline constexpr NameRow kAttentionKindRows[] = {
     {"blocks.{}.attn.qk.key_term", "blocks.{}.attn.qk.key_term"},
     {"blocks.{}.attn.qk.eigenvalues", "blocks.{}.attn.qk.eigenvalues"},
     {"blocks.{}.attn.qk.bandwidth", "blocks.{}.attn.qk.bandwidth"},
+    {"blocks.{}.attn.lambda_q1", "blocks.{}.attn.lambda_q1"},
+    {"blocks.{}.attn.lambda_k1", "blocks.{}.attn.lambda_k1"},
+    {"blocks.{}.attn.lambda_q2", "blocks.{}.attn.lambda_q2"},
+    {"blocks.{}.attn.lambda_k2", "blocks.{}.attn.lambda_k2"},
+    {"blocks.{}.attn.sub_norm", "blocks.{}.attn.sub_norm"},
 };
 
 }  // namespace qkv::model

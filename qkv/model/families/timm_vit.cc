@@ -13,6 +13,7 @@
 #include "qkv/core/error.h"
 #include "qkv/model/config/preprocess_config.h"
 #include "qkv/model/config/preprocess_writer.h"
+#include "qkv/model/config/separation.h"
 #include "qkv/model/families/describe.h"
 #include "qkv/model/families/families.h"
 #include "qkv/model/families/from_tensors.h"
@@ -40,6 +41,17 @@ constexpr NameRow kParallelRows[] = {
     {"blocks.{}.mlp.fc2", "@blocks.{}.mlp_out_proj"}, {"blocks.{}.ls1.gamma", "@blocks.{}.ls.gamma"},
     {"blocks.{}.ls2.gamma", "@blocks.{}.ls.gamma"},
 };
+// DiffParallelScalingBlock: besides, one layer reads the heads and the MLP's hidden features side by side; its bias is
+// the MLP's here.
+constexpr NameRow kParallelMapsRows[] = {
+    {"blocks.{}.mlp.fc2.bias", "@blocks.{}.out_proj.bias"}, {"blocks.{}.attn.lambda_q1", "@blocks.{}.lambda_q1"},
+    {"blocks.{}.attn.lambda_k1", "@blocks.{}.lambda_k1"},   {"blocks.{}.attn.lambda_q2", "@blocks.{}.lambda_q2"},
+    {"blocks.{}.attn.lambda_k2", "@blocks.{}.lambda_k2"},   {"blocks.{}.attn.sub_norm", "@blocks.{}.sub_norm"},
+};
+constexpr NameRow kFourfoldMapsRows[] = {{"blocks.{}.attn.proj", "@blocks.{}.out_proj[,0:1/5]"},
+                                         {"blocks.{}.mlp.fc2", "@blocks.{}.out_proj[,1:5/5]"}};
+constexpr NameRow kFivefoldMapsRows[] = {{"blocks.{}.attn.proj", "@blocks.{}.out_proj[,0:1/6]"},
+                                         {"blocks.{}.mlp.fc2", "@blocks.{}.out_proj[,1:6/6]"}};
 constexpr NameRow kFourfoldRows[] = {
     {"blocks.{}.mlp.fc1", "@blocks.{}.in_proj[0:4/7]"},
     {"blocks.{}.mlp.fc1.bias", "@blocks.{}.in_proj.bias[0:4/7]|@blocks.{}.mlp_bias"},
@@ -53,15 +65,23 @@ constexpr NameRow kFivefoldRows[] = {
 
 constexpr std::span<const NameRow> kTables[] = {kTimmRows, kAttentionKindRows},
                                    kFourfoldTables[] = {kFourfoldRows, kParallelRows, kTimmRows},
-                                   kFivefoldTables[] = {kFivefoldRows, kParallelRows, kTimmRows};
+                                   kFivefoldTables[] = {kFivefoldRows, kParallelRows, kTimmRows},
+                                   kFourfoldMapsTables[] = {kFourfoldMapsRows, kParallelMapsRows, kFourfoldRows,
+                                                            kParallelRows, kTimmRows},
+                                   kFivefoldMapsTables[] = {kFivefoldMapsRows, kParallelMapsRows, kFivefoldRows,
+                                                            kParallelRows, kTimmRows};
 // Left from training with masked patches: DINOv2's authors store it.
 constexpr std::string_view kIgnored[] = {"mask_token"};
 constexpr Layout kLayout = {kTables, kIgnored, {}}, kFourfoldLayout = {kFourfoldTables, kIgnored, {}},
-                 kFivefoldLayout = {kFivefoldTables, kIgnored, {}};
+                 kFivefoldLayout = {kFivefoldTables, kIgnored, {}},
+                 kFourfoldMapsLayout = {kFourfoldMapsTables, kIgnored, {}},
+                 kFivefoldMapsLayout = {kFivefoldMapsTables, kIgnored, {}};
 
 const Layout& LayoutFor(const VitConfig& c) {
   if (c.block.norm_place != nn::NormPlace::kParallel) return kLayout;
-  return c.block.mlp.width == 4 * c.block.width ? kFourfoldLayout : kFivefoldLayout;
+  const bool fourfold = c.block.mlp.width == 4 * c.block.width;
+  if (c.block.attention.maps() > 1) return fourfold ? kFourfoldMapsLayout : kFivefoldMapsLayout;
+  return fourfold ? kFourfoldLayout : kFivefoldLayout;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -99,6 +119,7 @@ constexpr std::string_view kSettings[] = {"img_size",
                                           "norm_layer",
                                           "embed_norm_layer",
                                           "block_fn",
+                                          "attn_layer",
                                           "pos_embed_interpolation",
                                           "pos_embed_align_corners"};
 
@@ -133,8 +154,8 @@ void ParseMlp(const io::Fields& args, double mlp_ratio, VitConfig* c) {
 
 // Rejects arguments of VisionTransformer that change the computation in a way that qkv does not support.
 void RefuseUnsupported(const io::Fields& args, const std::string& architecture) {
-  static constexpr std::array<std::pair<const char*, const char*>, 3> kDefaults = {
-      {{"attn_layer", "Attention"}, {"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
+  static constexpr std::array<std::pair<const char*, const char*>, 2> kDefaults = {
+      {{"embed_layer", "PatchEmbed"}, {"pos_embed", "learn"}}};
   for (const auto& [key, expected] : kDefaults) {
     const std::string value = args.String(key, expected);
     const bool no_positions = std::string_view(key) == "pos_embed" && (value.empty() || value == "none");
@@ -152,26 +173,41 @@ simd::NormKind ParseNorm(const io::Fields& args, const char* key) {
   return rms ? simd::NormKind::kRms : simd::NormKind::kLayer;
 }
 
+// timm's name of an attention layer, or that of the class.
+nn::AttentionKind ParseAttention(const io::Fields& args) {
+  const std::string name = args.String("attn_layer", "");
+  if (name == "diff" || name == "DiffAttention") return nn::AttentionKind::kDifferential;
+  Require(name.empty() || name == "attn" || name == "Attention",
+          "{}: attn_layer \"{}\" is not supported, expected Attention or DiffAttention", args.where(), name);
+  return nn::AttentionKind::kSeparate;
+}
+
 // The class of the blocks, and their norms. MLP and biases must be known.
 void ParseBlocks(const io::Fields& args, VitConfig* c) {
   c->block.norm = {.kind = ParseNorm(args, "norm_layer"), .eps = args.Number("norm_eps", 1e-6)};
   c->embed_norm = args.Has("embed_norm_layer");
   Require(!c->embed_norm || ParseNorm(args, "embed_norm_layer") == c->block.norm.kind,
           "{}: embed_norm_layer is not supported where it differs from norm_layer", args.where());
+  c->block.attention.kind = ParseAttention(args);
   const std::string block = args.String("block_fn", "Block");
   if (block == "Block") return;
   if (block == "ResPostBlock") {  // whose init_values are of its norms' weights
     c->block.norm_place = nn::NormPlace::kOutput, c->block.layer_scale = false;
     return;
   }
-  Require(block == "ParallelScalingBlock",
-          "{}: block_fn \"{}\" is not one of Block, ResPostBlock, ParallelScalingBlock", args.where(), block);
+  const bool two_maps = block == "DiffParallelScalingBlock";
+  Require(two_maps || block == "ParallelScalingBlock",
+          "{}: block_fn \"{}\" is not one of Block, ResPostBlock, ParallelScalingBlock, DiffParallelScalingBlock",
+          args.where(), block);
   const nn::MlpConfig& mlp = c->block.mlp;
   Require(mlp.gate == simd::Gate::kNone && !mlp.norm && !c->block.attention.output_norm && mlp.bias &&
               (mlp.width == 4 * c->block.width || mlp.width == 5 * c->block.width),
-          "{}: ParallelScalingBlock is supported with mlp_layer \"Mlp\", mlp_ratio 4 or 5, proj_bias, and without "
-          "scale_attn_norm and scale_mlp_norm",
-          args.where());
+          "{}: {} is supported with mlp_layer \"Mlp\", mlp_ratio 4 or 5, proj_bias, and without scale_attn_norm and "
+          "scale_mlp_norm",
+          args.where(), block);
+  // These blocks do not read attn_layer.
+  c->block.attention.kind = two_maps ? nn::AttentionKind::kDifferential : nn::AttentionKind::kSeparate;
+  if (two_maps) c->block.attention.projection_bias = false;  // the layer that reads heads and MLP has one
   c->block.norm_place = nn::NormPlace::kParallel;
 }
 
@@ -392,6 +428,7 @@ io::Json ArgumentsFromTensors(const io::TensorSet& tensors, const ModelHints& gi
   args["qkv_bias"] = has("blocks.0.attn.qkv.bias");
   args["proj_bias"] = has("blocks.0.attn.proj.bias");
   args["qk_norm"] = has("blocks.0.attn.q_norm.weight");
+  args["attn_layer"] = has("blocks.0.attn.lambda_q1") ? "diff" : "attn";
   args["scale_attn_norm"] = has("blocks.0.attn.norm.weight");
   args["scale_mlp_norm"] = has("blocks.0.mlp.norm.weight");
   if (has("blocks.0.ls1.gamma")) args["init_values"] = 1e-5;
@@ -485,6 +522,7 @@ std::string SettingsThatFit(const VitConfig& c, const io::TensorSet& tensors) {
       {t.registers != c.registers, "reg_tokens", t.registers},
       {t.block.attention.bias != c.block.attention.bias, "qkv_bias", t.block.attention.bias},
       {t.block.attention.qk_norm != c.block.attention.qk_norm, "qk_norm", t.block.attention.qk_norm},
+      {t.block.attention.kind != c.block.attention.kind, "attn_layer", args["attn_layer"]},
       {t.pre_norm != c.pre_norm, "pre_norm", t.pre_norm},
       {t.fc_norm != c.fc_norm, "fc_norm", t.fc_norm},
       {t.classes != c.classes, "num_classes", t.classes},
@@ -512,7 +550,8 @@ std::string_view EntryFor(const VitConfig& c) {
 }
 
 void Refuse(const VitConfig& c) {
-  Obstructions list = CommonObstructions(c, "timm");
+  // Only the others lack differential attention.
+  Obstructions list = CommonObstructions(HasKind(Family::kTimm, c.block.attention.kind) ? AsSeparate(c) : c, "timm");
   const bool gated = c.block.mlp.gate != simd::Gate::kNone;
   const Obstructions more = {
       {c.pre_norm && c.patch_bias, "timm has no bias of the patch projection where a LayerNorm follows it"},
@@ -557,6 +596,7 @@ io::Json Arguments(const VitConfig& c) {
   args["qkv_bias"] = c.block.attention.bias;
   args["proj_bias"] = c.block.attention.projection_bias;
   args["qk_norm"] = c.block.attention.qk_norm;
+  args["attn_layer"] = c.block.attention.maps() > 1 ? "diff" : "attn";
   args["scale_attn_norm"] = c.block.attention.output_norm;
   args["scale_mlp_norm"] = c.block.mlp.norm;
   args["pre_norm"] = c.pre_norm;
@@ -573,8 +613,8 @@ io::Json EntryArguments(std::string_view entry, bool pools) {
     "img_size": 224, "patch_size": 16, "in_chans": 3, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0,
     "num_classes": 1000, "global_pool": "token", "pool_include_prefix": false, "class_token": true, "reg_tokens": 0,
     "no_embed_class": false, "pos_embed": "learn", "qkv_bias": true, "proj_bias": true, "qk_norm": false,
-    "scale_attn_norm": false, "scale_mlp_norm": false, "pre_norm": false, "final_norm": true, "init_values": 0.0,
-    "act_layer": "gelu"})");
+    "attn_layer": "attn", "scale_attn_norm": false, "scale_mlp_norm": false, "pre_norm": false, "final_norm": true,
+    "init_values": 0.0, "act_layer": "gelu"})");
   args["fc_norm"] = pools;
   TimmArchitecture registered;
   Require(FindTimmArchitecture(entry, &registered), "convert: {} is not in the registry", entry);

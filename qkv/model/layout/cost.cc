@@ -59,7 +59,7 @@ double Flops(const nn::BlockConfig& c, double N) {
   const auto attended = [&](const nn::AttentionConfig& a) {
     const bool limited = a.window_left >= 0 && a.window_right >= 0;
     const double seen = limited ? std::min(N, static_cast<double>(a.window_left + a.window_right + 1)) : N;
-    return N * seen * (ScoredWidth(a, c.width) + static_cast<double>(a.joined_width()));
+    return N * seen * (ScoredWidth(a, c.width) + static_cast<double>(a.maps() * a.joined_width()));
   };
   const double products = N * static_cast<double>(CountProducts(c).multiply_adds);
   return 2 * (products + attended(c.attention) + (c.cross ? attended(*c.cross) : 0));

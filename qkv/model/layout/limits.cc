@@ -26,8 +26,8 @@ double WidestLayer(const nn::BlockConfig& c) {
   // Queries made from keys, and rotated keys that are values too, are copies.
   const double copies =
       static_cast<double>((nn::QueriesAreKeys(a.kind) + nn::ValuesAreKeys(a.kind)) * a.heads * a.query_width());
-  const double attention =
-      2 * D + static_cast<double>(CountProducts(c).projected) + copies + 2 * static_cast<double>(a.joined_width());
+  const double attention = 2 * D + static_cast<double>(CountProducts(c).projected) + copies +
+                           static_cast<double>((1 + a.maps()) * a.joined_width());
   const bool apart = c.norm_place == nn::NormPlace::kOutput || c.norm_place == nn::NormPlace::kParallel;
   return std::max(attention, D + static_cast<double>(c.mlp.width)) + (apart ? D : 0);  // a sum or an output beside x
 }
@@ -88,12 +88,14 @@ double RelativeBiasElements(const VitConfig& c, int64_t grid_height, int64_t gri
 double Cost(const VitConfig& c, int64_t height, int64_t width) {
   const double patches = static_cast<double>(height / c.patch_height) * static_cast<double>(width / c.patch_width);
   const double N = patches + static_cast<double>(c.prefix());
-  return Flops(c, height, width) + kCostOfExponential * Exponentials(static_cast<double>(c.depth),
-                                                                     static_cast<double>(c.block.attention.heads), N);
+  return Flops(c, height, width) +
+         kCostOfExponential * Exponentials(static_cast<double>(c.depth),
+                                           static_cast<double>(c.block.attention.heads * c.block.attention.maps()), N);
 }
 
 double Cost(const SequenceConfig& c) {
-  const double exponentials = Exponentials(static_cast<double>(c.depth), static_cast<double>(c.block.attention.heads),
+  const double exponentials = Exponentials(static_cast<double>(c.depth),
+                                           static_cast<double>(c.block.attention.heads * c.block.attention.maps()),
                                            static_cast<double>(c.length));
   return Flops(c) + kCostOfExponential * exponentials;
 }

@@ -124,6 +124,7 @@ void VisitQueriesKeysValues(const nn::AttentionConfig& c, std::string_view layer
   const int64_t S = c.source(D);  // differs from D only in cross-attention
   switch (c.kind) {
     case AttentionKind::kSeparate:
+    case AttentionKind::kDifferential:
       if (c.of_source) {
         visit.Linear({layer, "q"}, queries, D, c.bias, p.query);
         visit.Linear({layer, "kv"}, keys + values, S, c.bias, p.query_key_value);
@@ -166,8 +167,15 @@ void VisitAttention(const nn::AttentionConfig& c, const nn::NormConfig& norm, st
   VisitQueriesKeysValues(c, layer, D, tokens, p, visit);
   if (c.sinks) visit.Tensor({layer, "sinks"}, {c.heads}, Role::kBias, p.sinks);
   if (c.qk_norm) {
-    visit.Norm({layer, "q_norm"}, c.query_width(), norm, p.query_norm);
-    visit.Norm({layer, "k_norm"}, c.query_width(), norm, p.key_norm);
+    visit.Norm({layer, "q_norm"}, c.score_width(), norm, p.query_norm);
+    visit.Norm({layer, "k_norm"}, c.score_width(), norm, p.key_norm);
+  }
+  if (c.maps() > 1) {
+    visit.Tensor({layer, "lambda_q1"}, {c.score_width()}, Role::kScale, p.lambda.query[0]);
+    visit.Tensor({layer, "lambda_k1"}, {c.score_width()}, Role::kScale, p.lambda.key[0]);
+    visit.Tensor({layer, "lambda_q2"}, {c.score_width()}, Role::kScale, p.lambda.query[1]);
+    visit.Tensor({layer, "lambda_k2"}, {c.score_width()}, Role::kScale, p.lambda.key[1]);
+    visit.Norm({layer, "sub_norm"}, c.head_width, nn::kHeadNorm, p.head_norm);
   }
   if (c.bias_rows > 0) {
     visit.Tensor({layer, "relative_position_bias_table"}, {c.bias_rows, c.heads}, Role::kPosition, p.bias_table);

@@ -20,6 +20,11 @@ struct Translation {
   bool names_dtype = false;         // true if config.json names the weights' type, as "dtype"
 };
 
+/// Whether the library itself has this kind of attention, as its models' own form.
+inline bool HasKind(Family library, nn::AttentionKind kind) {
+  return kind == nn::AttentionKind::kSeparate || (kind == nn::AttentionKind::kDifferential && library == Family::kTimm);
+}
+
 /// Reasons against a translation: pairs (applies, reason).
 using Obstructions = std::vector<std::pair<bool, std::string>>;
 /// Reasons that apply to all other libraries. who: the library, which begins the reasons: "timm", "Hugging Face's ViT".

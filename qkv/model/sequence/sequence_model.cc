@@ -138,7 +138,8 @@ AttentionBuild SequenceModel<T>::BlockBuild(int64_t block) const {
   const SequenceConfig& c = config_;
   return {.kind = c.block.attention.kind,
           .fewer_queries = c.causal && c.pool == TokenPool::kNone && block + 1 == c.depth,
-          .rotary = c.positions == SequencePositions::kRotary};
+          .rotary = c.positions == SequencePositions::kRotary,
+          .block = block};
 }
 
 template <typename T>
@@ -146,7 +147,7 @@ void SequenceModel<T>::ComputePositions() {
   const SequenceConfig& c = config_;
   if (AreComputed(c.positions)) positions_ = ComputedPositions<T>(c);
   if (c.positions == SequencePositions::kRotary) {
-    rotary_ = std::make_unique<const nn::RotaryTable>(c.length, c.block.attention.query_width(), c.rotary_base,
+    rotary_ = std::make_unique<const nn::RotaryTable>(c.length, c.block.attention.score_width(), c.rotary_base,
                                                       c.rotary_scaling);
   }
   places_ = StackPlaces(c.block.attention, c.length, blocks_);
@@ -156,7 +157,7 @@ template <typename T>
 double SequenceModel<T>::PositionBytes(const SequenceConfig& c) {
   const bool rotary = c.positions == SequencePositions::kRotary;
   return sizeof(T) * PlaceElements(c, c.length) +
-         (rotary ? nn::RotaryTable::Bytes(c.length, c.block.attention.query_width()) : 0);
+         (rotary ? nn::RotaryTable::Bytes(c.length, c.block.attention.score_width()) : 0);
 }
 
 template <typename T>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "qkv/core/rng.h"
 #include "qkv/nn/ranges.h"
 #include "qkv/nn/training/token_rows.h"
 #include "qkv/simd/gemm/matmul.h"
@@ -57,7 +58,7 @@ ProjectedTokens<T> NewProjected(const Sizes& z, AttentionKind kind, Arena& arena
   const int64_t all_rows = z.B * z.N, query_rows = z.B * z.rows, queries = z.H * z.r;
   const int64_t keys = z.G * z.r, values = z.G * z.E;
   ProjectedTokens<T> to;
-  if (kind == AttentionKind::kSeparate) {
+  if (StacksProjections(kind)) {
     const int64_t first = z.apart() ? 0 : queries;  // column where the keys begin
     to.all = arena.New<T>({all_rows, first + keys + values});
     to.query = z.apart() ? arena.New<T>({query_rows, queries}) : to.all.slice(1, 0, queries);
@@ -141,9 +142,10 @@ void ScaleColumns(View<const T> from, View<const T> factors, View<T> to) {
   });
 }
 
-// Normalises each head's features. moments: [heads, R, 2]
+// Normalises each head's features, those of each map by themselves. moments: [heads and maps, R, 2]
 template <typename T>
-View<T> NormHeads(View<const T> from, int64_t heads, const NormParameters<const T>& p, View<T>* moments, Arena& arena) {
+View<T> NormHeads(View<const T> from, const NormParameters<const T>& p, View<T>* moments, Arena& arena) {
+  const int64_t heads = from.dim(1) / p.gamma.size();
   const View<T> to = arena.New<T>(from.shape());
   *moments = arena.New<T>({heads, from.dim(0), 2});
   for (int64_t h = 0; h < heads; ++h) {
@@ -217,8 +219,9 @@ void PlacesBackward(const Sizes& z, const AttentionCache<T>& cache, View<const T
 template <typename T>
 attention::Options<T> MakeAttentionOptions(const AttentionSettings& s, const AttentionParameters<const T>& p) {
   attention::Options<T> options;
-  options.scale =
-      s.config.kind == AttentionKind::kGaussian ? T(1) : T(1) / std::sqrt(static_cast<T>(s.config.head_width));
+  options.scale = s.config.kind == AttentionKind::kGaussian
+                      ? T(1)
+                      : T(1) / std::sqrt(static_cast<T>(s.config.head_width / s.config.maps()));
   if (s.causal) options.causal = attention::Causal::kTopLeft;
   options.mask = s.mask, options.bias = p.score_bias, options.sinks = p.sinks, options.key_lengths = s.key_lengths;
   options.window_left = s.config.window_left, options.window_right = s.config.window_right;
@@ -252,8 +255,8 @@ void FillOperands(const Sizes& z, const AttentionParameters<const T>& p, const A
     View<T> query = cache.projected.query, key = cache.projected.key;
     if (query.empty()) query = z.apart() ? FirstTokens<T>(key, z.B, z.rows, arena) : key;
     cache.raw_query = query;
-    if (!p.query_norm.empty()) query = NormHeads<T>(query, z.H, p.query_norm, &cache.query_moments, arena);
-    if (!p.key_norm.empty()) key = NormHeads<T>(key, z.G, p.key_norm, &cache.key_moments, arena);
+    if (!p.query_norm.empty()) query = NormHeads<T>(query, p.query_norm, &cache.query_moments, arena);
+    if (!p.key_norm.empty()) key = NormHeads<T>(key, p.key_norm, &cache.key_moments, arena);
     if (s.config.kind == AttentionKind::kSymmetric) {
       const View<T> scaled = arena.New<T>(query.shape());
       ScaleColumns<T>(query, p.eigenvalues, scaled);
@@ -326,27 +329,77 @@ void OpenTo(const Sizes& z, const AttentionParameters<const T>& p, const Attenti
   }
 }
 
+// The operands, or their gradients, of one of the layer's maps: [B, H, n, e] of [B, H, n, r].
+template <typename T>
+View<T> OfMap(const AttentionSettings& s, View<T> heads, int64_t map) {
+  const int64_t e = heads.dim(3) / s.config.maps();
+  return heads.slice(3, map * e, (map + 1) * e);
+}
+
+// The maps drop different weights.
+template <typename T>
+attention::Options<T> OptionsOfMap(const AttentionSettings& s, const AttentionParameters<const T>& p, int64_t map) {
+  attention::Options<T> options = MakeAttentionOptions<T>(s, p);
+  if (map > 0) options.seed = MixSeed(s.seed, 2);
+  return options;
+}
+
 template <typename T>
 void Attend(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s, AttentionCache<T>& cache,
             Arena& arena) {
   const View<T> joined = AsHeads(cache.joined, z.B, z.H);
+  Require(!s.open || s.config.maps() == 1, "attention: open attention is one softmax, not the difference of two");
   if (s.open) return OpenTo<T>(z, p, s, cache, [&](const auto& operands) { s.open->Forward(operands, joined); });
-  attention::Attention<T>(cache.query, cache.key, cache.value, MakeAttentionOptions<T>(s, p), joined, arena, cache.lse);
+  for (int64_t map = 0; map < s.config.maps(); ++map) {
+    View<T>& attended = cache.difference.maps[map];
+    attended = s.config.maps() == 1 ? cache.joined : arena.New<T>(cache.joined.shape());
+    cache.lse[map] = arena.New<T>({z.B, z.H, z.rows});
+    attention::Attention<T>(OfMap(s, cache.query, map), OfMap(s, cache.key, map), cache.value, OptionsOfMap(s, p, map),
+                            AsHeads(attended, z.B, z.H), arena, cache.lse[map]);
+  }
+  if (s.config.maps() == 1) return;
+  DifferenceForward<T>(p.lambda, p.head_norm, s.block, cache.difference, cache.joined, arena);
 }
 
+// The gradient of one map. Adds to the gradients of its biases and sinks.
 template <typename T>
-void AttendBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
-                    const AttentionCache<T>& cache, attention::BackwardTensors<T>& tensors,
-                    const AttentionParameters<T>& d, Arena& arena) {
-  if (s.open) {
-    return OpenTo<T>(z, p, s, cache,
-                     [&](const auto& x) { s.open->Backward(x, tensors.dout, tensors.dq, tensors.dk, tensors.dv); });
-  }
+void MapBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                 const AttentionCache<T>& cache, int64_t map, View<const T> dattended,
+                 const attention::BackwardTensors<T>& all, const AttentionParameters<T>& d, Arena& arena) {
+  attention::BackwardTensors<T> tensors;
+  tensors.q = OfMap(s, cache.query, map), tensors.k = OfMap(s, cache.key, map), tensors.v = cache.value;
+  tensors.out = AsHeads(View<const T>(cache.difference.maps[map]), z.B, z.H), tensors.lse = cache.lse[map];
+  tensors.dout = AsHeads(dattended, z.B, z.H);
+  tensors.dq = OfMap(s, all.dq, map), tensors.dk = OfMap(s, all.dk, map), tensors.dv = all.dv;
   if (!d.score_bias.empty()) tensors.dbias = arena.New<T>(d.score_bias.shape());
   if (!d.sinks.empty()) tensors.dsinks = arena.New<T>({z.H});
-  attention::AttentionBackward<T>(tensors, MakeAttentionOptions<T>(s, p), arena);
+  attention::AttentionBackward<T>(tensors, OptionsOfMap(s, p, map), arena);
   for (int64_t i = 0; i < d.score_bias.size(); ++i) d.score_bias.data()[i] += tensors.dbias.data()[i];
   for (int64_t h = 0; h < d.sinks.size(); ++h) d.sinks.data()[h] += tensors.dsinks.data()[h];
+}
+
+// Gradients of the operands: `to` has dq, dk and dv, which is a view of dvalue, [B·N, G·E], or empty.
+template <typename T>
+void AttendBackward(const Sizes& z, const AttentionParameters<const T>& p, const AttentionSettings& s,
+                    const AttentionCache<T>& cache, View<const T> djoined, attention::BackwardTensors<T> to,
+                    View<T> dvalue, const AttentionParameters<T>& d, Arena& arena) {
+  if (s.open) {
+    return OpenTo<T>(z, p, s, cache,
+                     [&](const auto& x) { s.open->Backward(x, AsHeads(djoined, z.B, z.H), to.dq, to.dk, to.dv); });
+  }
+  if (s.config.maps() == 1) return MapBackward(z, p, s, cache, 0, djoined, to, d, arena);
+  if (!djoined.dense()) {
+    const View<T> copy = arena.New<T>(djoined.shape());
+    CopyRows<T>(djoined, copy);
+    djoined = copy;
+  }
+  const View<T> dmaps[2] = {arena.New<T>(djoined.shape()), arena.New<T>(djoined.shape())};
+  DifferenceBackward<T>(p.lambda, s.block, cache.difference, djoined, d.lambda, d.head_norm, dmaps, arena);
+  MapBackward<T>(z, p, s, cache, 0, dmaps[0], to, d, arena);
+  const View<T> of_second = arena.New<T>(dvalue.shape());  // both maps read the same values
+  to.dv = AsHeads(of_second, z.B, z.G);
+  MapBackward<T>(z, p, s, cache, 1, dmaps[1], to, d, arena);
+  AddRows<T>(of_second, dvalue);
 }
 
 // The forward pass on cache.x and cache.x_query.
@@ -363,7 +416,6 @@ void Forward(const Sizes& z, const AttentionParameters<const T>& p, const Attent
   }
   FillOperands(z, p, s, cache, arena);
   cache.joined = arena.New<T>({z.B * z.rows, z.H * z.E});
-  cache.lse = arena.New<T>({z.B, z.H, z.rows});
   Attend(z, p, s, cache, arena);
   View<const T> result = cache.joined;
   if (!p.output_norm.empty()) {
@@ -393,11 +445,8 @@ void Backward(const Sizes& z, const AttentionParameters<const T>& p, const Atten
   const View<T> dkey = or_new(!to.key.empty() && p.key_norm.empty(), to.key, z.N, z.G * z.r);
   const View<T> dvalue = or_new(!to.value.empty(), to.value, z.N, z.G * z.E);
   attention::BackwardTensors<T> tensors;
-  tensors.q = cache.query, tensors.k = cache.key, tensors.v = cache.value;
-  tensors.out = AsHeads(View<const T>(cache.joined), z.B, z.H), tensors.lse = cache.lse;
-  tensors.dout = AsHeads(djoined, z.B, z.H);
   tensors.dq = AsHeads(dquery, z.B, z.H), tensors.dk = AsHeads(dkey, z.B, z.G), tensors.dv = AsHeads(dvalue, z.B, z.G);
-  AttendBackward(z, p, s, cache, tensors, d, arena);
+  AttendBackward(z, p, s, cache, djoined, tensors, dvalue, d, arena);
 
   if (IsPositional(s.config.kind)) {
     PlacesBackward<T>(z, cache, tensors.dq, tensors.dk, d);

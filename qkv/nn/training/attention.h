@@ -8,6 +8,7 @@
 #include "qkv/core/tensor.h"
 #include "qkv/nn/attention.h"
 #include "qkv/nn/rotary.h"
+#include "qkv/nn/training/difference.h"
 #include "qkv/nn/training/linear.h"
 #include "qkv/nn/training/norm.h"
 #include "qkv/nn/training/open_attention.h"
@@ -28,7 +29,9 @@ struct AttentionParameters {
   View<T> score_bias;                      // added to the scores, [B|1, H|1, rows|1, N], or empty
   View<T> bias_table;                      // for inference only, [bias_rows, H], or empty
   View<T> sinks;                           // [H], or empty
-  NormParameters<T> query_norm, key_norm;  // over each head's r, or empty
+  LambdaVectors<T> lambda;                 // [e] each, or empty
+  NormParameters<T> head_norm;             // of the difference of two maps, over each head's E, or empty
+  NormParameters<T> query_norm, key_norm;  // over each head's and map's features, or empty
   NormParameters<T> output_norm;           // over the joined heads, before the projection, or empty
   LinearParameters<T> projection;          // [D, H·E]; empty: the output is the joined heads
 };
@@ -76,7 +79,8 @@ struct AttentionCache {
   View<T> bandwidth, places;           // [H], [2, H, N, r]
   View<const T> query, key, value;     // operands of attention: [B, H, rows|N, r|E]
   View<T> joined;                      // [B·rows, H·E], result of attention
-  View<T> lse;                         // [B, H, rows]
+  View<T> lse[2];                      // of each map, [B, H, rows]
+  DifferenceCache<T> difference;       // of two maps
   View<T> normed, output_moments;      // [B·rows, H·E], [B·rows, 2]
 };
 

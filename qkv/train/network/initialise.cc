@@ -28,6 +28,7 @@ struct Shapes {
 };
 
 constexpr double kLinear = 0.02;   // standard deviation of timm's linear weights and positions
+constexpr double kLambda = 0.1;    // of the vectors of λ (Ye et al. 2024)
 constexpr double kNothing = 1e-6;  // and of tensors that timm starts near zero
 
 // A random stream per name, independent of other names.
@@ -117,8 +118,9 @@ void InitialiseBias(const Shapes& c, const Slot& slot, Rng& rng, View<T> tensor)
 }
 
 template <typename T>
-void InitialiseScale(const Shapes& c, const Slot& slot, double layer_scale, View<T> tensor) {
+void InitialiseScale(const Shapes& c, const Slot& slot, double layer_scale, Rng& rng, View<T> tensor) {
   Fill(tensor, [&](int64_t i) {
+    if (slot.name.find("attn.lambda_") != std::string::npos) return kLambda * Normal(rng);
     if (slot.name.ends_with("qk.eigenvalues")) return Eigenvalue(i);
     if (slot.name.ends_with("qk.bandwidth")) return Bandwidth(c, i);
     return layer_scale;
@@ -148,7 +150,7 @@ void InitialiseSlot(const Shapes& c, const Slot& slot, const Initialisation& how
     case Role::kNorm:
       return Fill(tensor, [&](int64_t) { return slot.name.ends_with(".weight") ? 1 : 0; });
     case Role::kScale:
-      return InitialiseScale(c, slot, how.layer_scale, tensor);
+      return InitialiseScale(c, slot, how.layer_scale, rng, tensor);
     case Role::kToken:
       return InitialiseToken(c, slot, rng, tensor);
   }
@@ -166,6 +168,8 @@ void RequireMimetic(const Shapes& c) {
       "initialise: 'mimetic' is not defined for {} attention, whose queries and keys are not its own weights; it is "
       "for separate, shared, merged, low_rank and symmetric",
       model::Name(kind));
+  Require(c.block.attention.maps() == 1, "initialise: 'mimetic' is not defined for {} attention: {}", model::Name(kind),
+          model::kTwoMaps);
   Require(!c.block.attention.groups_heads(),
           "initialise: 'mimetic' needs keys and values for each head, and {} heads share {}", c.block.attention.heads,
           c.block.attention.key_heads);

@@ -60,7 +60,7 @@ SequenceNetwork<T>::SequenceNetwork(const model::SequenceConfig& config) : confi
       "cross-attention");
   positions_ = model::ComputedPositions<T>(config);
   if (config.positions == model::SequencePositions::kRotary) {
-    rotary_.emplace(config.length, config.block.attention.query_width(), config.rotary_base, config.rotary_scaling);
+    rotary_.emplace(config.length, config.block.attention.score_width(), config.rotary_base, config.rotary_scaling);
   }
 }
 

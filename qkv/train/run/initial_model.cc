@@ -89,15 +89,16 @@ InitialModel MakeTimmModel(Description description) {
   Require(!wanted.has_relative_biases(),
           "train: {} has biases of scores by relative position, which only inference has; start from another model",
           wanted.architecture);
-  // timm cannot run this attention, but qkv reads "qkv_attention" before any tensor.
-  description.config = model::AsSeparate(wanted);
+  // If timm cannot run this attention, qkv reads "qkv_attention" before any tensor.
+  const bool timm_has_it = model::HasKind(model::Family::kTimm, wanted.block.attention.kind);
+  if (!timm_has_it) description.config = model::AsSeparate(wanted);
   model::Translation translation = model::Translate(description, model::Family::kTimm);
   model::SetOwnKeys(wanted, &translation.config);
   SetBackground(description, &translation.config);
   if (description.dark_background) {
     translation.notes.push_back("timm will not invert images of a bright background, as qkv does for this model");
   }
-  if (wanted.block.attention.kind != nn::AttentionKind::kSeparate && !model::SeparationObstruction(wanted).empty()) {
+  if (!timm_has_it && !model::SeparationObstruction(wanted).empty()) {
     translation.notes.push_back(
         fmt::format("timm will not load it: it has no {} attention", model::Name(wanted.block.attention.kind)));
   }

@@ -32,8 +32,9 @@ INSTANTIATE_TEST_SUITE_P(Models, ForwardOf,
                                          "hf_dinov2_registers", "hf_vit_model_pooler", "vit_pytorch_vit",
                                          "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv",
                                          "timm_kind_merged", "timm_kind_low_rank", "timm_kind_symmetric",
-                                         "timm_kind_gaussian", "timm_kind_positional", "hf_dinov3", "timm_eva02_clip",
-                                         "timm_rope_mixed", "timm_pe_core", "hf_beit_shared", "timm_beit"));
+                                         "timm_kind_gaussian", "timm_kind_positional", "timm_differential_resized",
+                                         "hf_dinov3", "timm_eva02_clip", "timm_rope_mixed", "timm_pe_core",
+                                         "hf_beit_shared", "timm_beit"));
 
 TEST_P(ForwardOf, SecondPassAllocatesNothing) {
   for (const auto precision : {simd::Precision::kFloat32, simd::Precision::kBfloat16, simd::Precision::kInt8}) {

@@ -1,4 +1,6 @@
 // The cache gives the model that was built, to the bit, or none at all.
+#include "qkv/model/vision/vit_cache.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +10,6 @@
 #include <chrono>
 
 #include "qkv/model/model.h"
-#include "qkv/model/vision/vit_cache.h"
 #include "tests/support/files.h"
 #include "tests/support/goldens.h"
 #include "tests/support/isas.h"
@@ -71,8 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "vit_pytorch_old", "vit_pytorch_simple", "vit_pytorch_one_head", "timm_one_head_wide",
                     "timm_kind_shared", "timm_kind_unified", "timm_kind_shared_kv", "timm_kind_merged",
                     "timm_kind_low_rank", "timm_kind_symmetric", "timm_kind_gaussian", "timm_kind_positional",
-                    "hf_dinov3", "hf_dinov3_7b", "timm_eva", "timm_eva02_norms", "timm_rope_axial", "timm_rope_mixed",
-                    "timm_pe_core", "hf_ijepa", "hf_beit_both", "timm_beit_shared"));
+                    "timm_differential", "hf_dinov3", "hf_dinov3_7b", "timm_eva", "timm_eva02_norms", "timm_rope_axial",
+                    "timm_rope_mixed", "timm_pe_core", "hf_ijepa", "hf_beit_both", "timm_beit_shared"));
 
 TEST_P(CacheOfModels, AnswersWithTheSameBits) {
   std::vector<BuildOptions> variants{

@@ -254,11 +254,26 @@ std::vector<BlockCase> Cases() {
     c.config.attention = {.heads = 4, .head_width = 3, .key_heads = 2, .window_left = 4};
     c.mask = c.bias = c.lengths = true;
   });
+  add("Differential", [](BlockCase& c) { c.config.attention.kind = AttentionKind::kDifferential; });
+  add("DifferentialWithNorms",
+      [](BlockCase& c) { c.config.attention.kind = AttentionKind::kDifferential, c.config.attention.qk_norm = true; });
+  add("DifferentialCausal", [](BlockCase& c) {
+    c.config.attention.kind = AttentionKind::kDifferential, c.config.attention.window_left = 2, c.causal = true;
+  });
+  add("DifferentialMaskBiasAndLengthsOfKeyHeads", [](BlockCase& c) {
+    c.config.attention = {.kind = AttentionKind::kDifferential, .heads = 4, .head_width = 6, .key_heads = 2};
+    c.config.attention.output_norm = c.config.layer_scale = true;
+    c.mask = c.bias = c.lengths = true;
+  });
+  add("DifferentialWithoutProjection", [](BlockCase& c) {
+    c.config.attention.kind = AttentionKind::kDifferential, c.config.attention.projection = false;
+    c.config.attention.bias = false;
+  });
   const std::pair<const char*, AttentionKind> kinds[] = {
       {"CrossSeparate", AttentionKind::kSeparate},   {"CrossShared", AttentionKind::kShared},
       {"CrossUnified", AttentionKind::kUnified},     {"CrossSharedKeyValue", AttentionKind::kSharedKeyValue},
       {"CrossMerged", AttentionKind::kMerged},       {"CrossLowRank", AttentionKind::kLowRank},
-      {"CrossSymmetric", AttentionKind::kSymmetric},
+      {"CrossSymmetric", AttentionKind::kSymmetric}, {"CrossDifferential", AttentionKind::kDifferential},
   };
   for (const auto& [name, kind] : kinds) {
     add(name, [kind = kind](BlockCase& c) {
