@@ -13,21 +13,52 @@ constexpr size_t kMaxStops = 16, kMaxStop = 1000;
 constexpr int64_t kMaxBeams = 64;
 // The largest integer that JSON's numbers hold in every language.
 constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
+constexpr int64_t kMaxTokens = 1'000'000;
+
+constexpr Field Whole(std::string_view name, int64_t low, int64_t high, std::string_view meaning = "") {
+  return {.name = name,
+          .type = Field::Type::kInteger,
+          .meaning = meaning,
+          .low = static_cast<double>(low),
+          .high = static_cast<double>(high),
+          .places = Field::Places::kBody};
+}
+constexpr Field Real(std::string_view name, double low, double high, std::string_view meaning = "") {
+  return {.name = name,
+          .type = Field::Type::kNumber,
+          .meaning = meaning,
+          .low = low,
+          .high = high,
+          .places = Field::Places::kBody};
+}
+
+constexpr Field kMaxTokensField =
+    Whole("max_tokens", 1, kMaxTokens, "Greatest number of tokens (the model's files say the usual one)");
+constexpr Field kMinTokens = Whole("min_tokens", 0, kMaxTokens);
+constexpr Field kBeams = Whole("beams", 1, kMaxBeams, "Above 1: a search, without drawing");
+constexpr Field kLengthPenalty = Real("length_penalty", -10, 10);
+constexpr Field kNoRepeatNgram = Whole("no_repeat_ngram", 0, kMaxTokens);
+constexpr Field kRepetitionPenalty = Real("repetition_penalty", 1e-3, 1e3);
+constexpr Field kTemperature = Real("temperature", 0, 1e6, "0: the most probable token");
+constexpr Field kTopK = Whole("top_k", 0, kMaxTokens);
+constexpr Field kTopP = Real("top_p", 1e-6, 1);
+constexpr Field kMinP = Real("min_p", 0, 1);
+constexpr Field kSeed = Whole("seed", 0, kMaxSeed, "The same seed gives the same text");
 
 }  // namespace
 
 model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings s) {
-  s.max_tokens = input.Integer("max_tokens", s.max_tokens, 1, 1'000'000);
-  s.min_tokens = input.Integer("min_tokens", s.min_tokens, 0, 1'000'000);
-  s.beams = input.Integer("beams", s.beams, 1, kMaxBeams);
-  s.length_penalty = input.Number("length_penalty", s.length_penalty, -10, 10);
-  s.no_repeat_ngram = input.Integer("no_repeat_ngram", s.no_repeat_ngram, 0, 1'000'000);
-  s.repetition_penalty = input.Number("repetition_penalty", s.repetition_penalty, 1e-3, 1e3);
-  s.sampling.temperature = input.Number("temperature", s.sampling.temperature, 0, 1e6);
-  s.sampling.top_k = input.Integer("top_k", s.sampling.top_k, 0, 1'000'000);
-  s.sampling.top_p = input.Number("top_p", s.sampling.top_p, 1e-6, 1);
-  s.sampling.min_p = input.Number("min_p", s.sampling.min_p, 0, 1);
-  s.sampling.seed = static_cast<uint64_t>(input.Integer("seed", 0, 0, kMaxSeed));
+  s.max_tokens = input.Integer(kMaxTokensField, s.max_tokens);
+  s.min_tokens = input.Integer(kMinTokens, s.min_tokens);
+  s.beams = input.Integer(kBeams, s.beams);
+  s.length_penalty = input.Number(kLengthPenalty, s.length_penalty);
+  s.no_repeat_ngram = input.Integer(kNoRepeatNgram, s.no_repeat_ngram);
+  s.repetition_penalty = input.Number(kRepetitionPenalty, s.repetition_penalty);
+  s.sampling.temperature = input.Number(kTemperature, s.sampling.temperature);
+  s.sampling.top_k = input.Integer(kTopK, s.sampling.top_k);
+  s.sampling.top_p = input.Number(kTopP, s.sampling.top_p);
+  s.sampling.min_p = input.Number(kMinP, s.sampling.min_p);
+  s.sampling.seed = static_cast<uint64_t>(input.Integer(kSeed, 0));
   // Beam search and sampling exclude each other: a field for one switches off the other of the model's settings.
   if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
   if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;
@@ -35,10 +66,10 @@ model::GenerationSettings SettingsOf(const RequestInput& input, model::Generatio
   return s;
 }
 
-FieldNames WithDecoding(FieldNames names) {
-  names.insert(names.end(), {"max_tokens", "min_tokens", "beams", "length_penalty", "no_repeat_ngram",
-                             "repetition_penalty", "temperature", "top_k", "top_p", "min_p", "seed"});
-  return names;
+std::vector<Field> WithDecoding(std::vector<Field> fields) {
+  fields.insert(fields.end(), {kMaxTokensField, kMinTokens, kBeams, kLengthPenalty, kNoRepeatNgram, kRepetitionPenalty,
+                               kTemperature, kTopK, kTopP, kMinP, kSeed});
+  return fields;
 }
 
 std::vector<app::Written> WriteTexts(Context& context, const Call& call,

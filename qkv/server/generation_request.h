@@ -18,8 +18,8 @@ namespace qkv::server {
 /// Throws HttpError 400 that names the field.
 model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings usual);
 
-/// These names and those of the fields that SettingsOf reads.
-FieldNames WithDecoding(FieldNames names);
+/// These fields and those that SettingsOf reads.
+std::vector<Field> WithDecoding(std::vector<Field> fields);
 
 /// Texts of an encoder-decoder for sources from LanguageModel::ReadSources, in tasks whose texts × beams are those of
 /// one batch, so that other clients take their turn. The seed of the i-th is options.settings.sampling.seed + i. Throws

@@ -202,7 +202,7 @@ class Inference {
   std::vector<std::vector<float>> VectorsOfTexts() {
     io::Json fields = io::Json::object();
     if (request_.parameters.contains("truncate")) fields["truncate"] = request_.parameters["truncate"];
-    const LongTexts long_texts = LongTextsOf(RequestInput(std::move(fields), {"truncate"}));
+    const LongTexts long_texts = LongTextsOf(RequestInput(std::move(fields), NamesOf({kTruncateField})));
     TextVectors texts = EmbedTexts(context_, call_, model_, ReadTexts(context_, call_, *model_, Texts(), long_texts));
     truncated_ = std::ranges::find(texts.is_cut, true) != texts.is_cut.end();
     return std::move(texts.vectors);
@@ -310,7 +310,7 @@ class Inference {
          {"binary_data_output", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout"}) {
       fields.erase(name);
     }
-    return RequestInput(std::move(fields), WithDecoding({"prefix"}));
+    return RequestInput(std::move(fields), NamesOf(WithDecoding({kPrefixField})));
   }
 
   InferTensor Write() {

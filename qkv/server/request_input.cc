@@ -195,10 +195,11 @@ bool RequestInput::Flag(std::string_view name, bool usual) const {
   BadRequest(name, "true or false");
 }
 
-std::string RequestInput::Choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
-  std::string chosen = Text(name, *choices.begin());
+std::string RequestInput::Choice(const Field& field) const {
+  const std::vector<std::string_view> choices = ChoicesOf(field);
+  std::string chosen = Text(field.name, choices.front());
   if (std::find(choices.begin(), choices.end(), chosen) == choices.end()) {
-    BadRequest(name, fmt::to_string(fmt::join(choices, " or ")));
+    BadRequest(field.name, fmt::to_string(fmt::join(choices, " or ")));
   }
   return chosen;
 }

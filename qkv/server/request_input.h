@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "qkv/io/json.h"
+#include "qkv/server/fields.h"
 #include "qkv/server/http_message.h"
 
 namespace qkv::server {
@@ -41,9 +41,6 @@ inline constexpr size_t kMaxImages = 256;
 /// Limit of the values in a request's JSON, without the tensors of /v2: each takes up to about 100 bytes once parsed.
 inline constexpr size_t kMaxValues = size_t{1} << 16;
 
-/// The names of the fields that a request may have.
-using FieldNames = std::vector<std::string_view>;
-
 /// The fields and images of one request.
 class RequestInput {
  public:
@@ -68,8 +65,13 @@ class RequestInput {
   int64_t Integer(std::string_view name, int64_t usual, int64_t least, int64_t most) const;
   double Number(std::string_view name, double usual, double least, double most) const;
   bool Flag(std::string_view name, bool usual = false) const;
-  /// One of these texts; the first if it is missing.
-  std::string Choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
+  /// Within the field's bounds.
+  int64_t Integer(const Field& field, int64_t usual) const {
+    return Integer(field.name, usual, static_cast<int64_t>(field.low), static_cast<int64_t>(field.high));
+  }
+  double Number(const Field& field, double usual) const { return Number(field.name, usual, field.low, field.high); }
+  /// One of the field's choices; the first if it is missing.
+  std::string Choice(const Field& field) const;
   /// A text, or a list of texts.
   std::vector<std::string> Texts(std::string_view name) const;
 

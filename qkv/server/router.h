@@ -12,6 +12,7 @@
 
 #include "qkv/server/exchange.h"
 #include "qkv/server/fair_queue.h"
+#include "qkv/server/fields.h"
 
 namespace qkv::server {
 
@@ -61,8 +62,9 @@ struct Route {
   std::string method;   // "GET" answers HEAD too
   std::string pattern;  // "/v2/models/{model}/infer"
   Handler handler;
-  bool open = false;         // without the key: health, pages
-  bool runs_inline = false;  // on the transport's thread: little work, answered however busy the server is
+  bool open = false;               // without the key: health, pages
+  bool runs_inline = false;        // on the transport's thread: little work, answered however busy the server is
+  std::vector<Field> fields = {};  // of a request; empty: openapi.json describes its body
   std::vector<std::string> counted_paths = {};  // of the pattern, which have counters of their own
 };
 

@@ -19,9 +19,57 @@ namespace {
 // Weights of one answer: each takes about 40 bytes while an answer in JSON is made, and 5 in base64.
 constexpr int64_t kMaxNumbers = int64_t{4} << 20, kMaxPacked = int64_t{32} << 20;
 
-const FieldNames kAttentionFields =
-    WithDecoding({"image", "text", "layers", "heads", "query", "rollout", "discard", "start", "format",
-                  "encoding_format", "upsampling", "opacity", "side", "prefix", "part", "target"});
+// Numbers from 0 or a word, in one of many forms.
+constexpr std::string_view kListSchema =
+    R"({"anyOf": [{"type": "string"}, {"type": "integer"},
+                  {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}, {"type": "null"}]})";
+
+constexpr Field kDiscard = {.name = "discard",
+                            .type = Field::Type::kNumber,
+                            .meaning = "Of a rollout: share of the smallest weights that is left out",
+                            .low = 0,
+                            .high = 1};
+constexpr Field kStart = {
+    .name = "start", .type = Field::Type::kInteger, .meaning = "Of a rollout: its first block", .high = INT32_MAX};
+constexpr Field kMapFormat = {
+    .name = "format", .meaning = "json, or png: the map over the image", .choices = "json|png"};
+constexpr Field kOpacity = {.name = "opacity", .type = Field::Type::kNumber, .low = 0, .high = 1};
+constexpr Field kSide = {.name = "side",
+                         .type = Field::Type::kInteger,
+                         .meaning = "Longer side of the picture (768)",
+                         .low = 16,
+                         .high = 2048};
+
+std::vector<Field> AttentionFields() {
+  constexpr auto kBody = Field::Places::kBody;
+  return WithDecoding(
+      {kImageField,
+       {.name = "layers",
+        .type = Field::Type::kOther,
+        .meaning = "Blocks from 0: \"11\", \"0,5\", [0, 5] or \"all\" (the last)",
+        .schema = kListSchema,
+        .places = kBody},
+       {.name = "heads",
+        .type = Field::Type::kOther,
+        .meaning = "Heads from 0, \"all\", or \"mean\", \"max\", \"min\" of them (mean)",
+        .schema = kListSchema,
+        .places = kBody},
+       {.name = "query", .meaning = "Of an image: cls, dist, regI, detI, maskI, ROW,COL of a patch, mean, or all"},
+       {.name = "rollout",
+        .type = Field::Type::kFlag,
+        .meaning = "Attention through all blocks up to the one of layers"},
+       kDiscard,
+       kStart,
+       kMapFormat,
+       kEncodingField,
+       {.name = "upsampling", .choices = "nearest|bilinear|bicubic"},
+       kOpacity,
+       kSide,
+       {.name = "text", .meaning = "For text models: what is read", .places = kBody},
+       {.name = "target", .meaning = "What a decoder is given to write; without it, it writes", .places = kBody},
+       {.name = "part", .choices = "encoder|decoder|cross", .places = kBody},
+       kPrefixField});
+}
 
 // Blocks or heads: "0,5", "all", 11, or [0, 5].
 std::string ListField(const RequestInput& input, const std::string& name) {
@@ -40,7 +88,7 @@ std::string ListField(const RequestInput& input, const std::string& name) {
   return list;
 }
 
-bool IsPacked(const RequestInput& input) { return input.Choice("encoding_format", {"float", "base64"}) == "base64"; }
+bool IsPacked(const RequestInput& input) { return input.Choice(kEncodingField) == "base64"; }
 
 void RequireNumbers(double numbers, bool packed) {
   const int64_t most = packed ? kMaxPacked : kMaxNumbers;
@@ -71,19 +119,19 @@ std::string Answer(const std::string& id, io::Json json, View<const float> weigh
 app::MapStyle StyleOf(const RequestInput& input) {
   app::MapStyle style;
   style.upsampling = app::ParseUpsampling(input.Text("upsampling", "bicubic"), "upsampling");
-  style.opacity = input.Number("opacity", style.opacity, 0, 1);
-  style.side = input.Integer("side", style.side, 16, 2048);
+  style.opacity = input.Number(kOpacity, style.opacity);
+  style.side = input.Integer(kSide, style.side);
   return style;
 }
 
 HttpResponse OfImage(Context& context, const Call& call, const RequestInput& input, const LoadedModel& model) {
-  const bool picture = input.Choice("format", {"json", "png"}) == "png", packed = IsPacked(input);
+  const bool picture = input.Choice(kMapFormat) == "png", packed = IsPacked(input);
   app::AttendRequest request{.layers = ListField(input, "layers"),
                              .head = ListField(input, "heads"),
                              .query = input.Text("query"),
                              .rollout = input.Flag("rollout"),
-                             .discard = input.Number("discard", 0, 0, 1),
-                             .start = input.Integer("start", 0, 0, INT32_MAX),
+                             .discard = input.Number(kDiscard, 0),
+                             .start = input.Integer(kStart, 0),
                              .format = picture ? app::MapFormat::kPng : app::MapFormat::kJson};
   const app::MapStyle style = StyleOf(input);
   if (input.images().size() != 1) {
@@ -140,7 +188,7 @@ HttpResponse OfText(Context& context, const Call& call, const RequestInput& inpu
 }
 
 HttpResponse Attention(Context& context, Call& call) {
-  const RequestInput input(call.request(), kAttentionFields);
+  const RequestInput input(call.request(), NamesOf(AttentionFields()));
   const bool of_text = input.images().empty() && input.Has("text");
   if (input.images().empty() && !of_text) BadRequest("expected an image, or for a text model the field text");
   const auto model = context.ModelFor(call, input.Text("model"), of_text ? kAttendText : kAttendImage);
@@ -150,7 +198,10 @@ HttpResponse Attention(Context& context, Call& call) {
 }  // namespace
 
 void AddAttentionRoutes(Router& router, Context& context) {
-  router.Add({"POST", "/v1/attention", [&context](Call& call) { return Attention(context, call); }});
+  router.Add({.method = "POST",
+              .pattern = "/v1/attention",
+              .handler = [&context](Call& call) { return Attention(context, call); },
+              .fields = AttentionFields()});
 }
 
 }  // namespace qkv::server

@@ -17,8 +17,34 @@ namespace {
 
 constexpr size_t kMaxInputs = 2048;
 
-// "user" is ignored.
-const FieldNames kEmbeddingFields = {"image", "input", "messages", "encoding_format", "dimensions", "truncate", "user"};
+const std::vector<Field> kEmbeddingFields = {
+    kImageField,
+    {.name = "input",
+     .type = Field::Type::kOther,
+     .schema = R"({"anyOf": [{"$ref": "#/components/schemas/EmbeddingInput"},
+                             {"type": "array", "items": {"$ref": "#/components/schemas/EmbeddingInput"}, "maxItems": 2048},
+                             {"type": "null"}]})",
+     .places = Field::Places::kJson},
+    {.name = "messages",
+     .type = Field::Type::kOther,
+     .meaning = "One text or one image, as vLLM takes them",
+     .schema = R"({"type": ["array", "null"], "items": {"type": "object", "required": ["content"], "properties": {
+                     "role": {}, "content": {"anyOf": [
+                       {"$ref": "#/components/schemas/EmbeddingInput"},
+                       {"type": "array", "items": {"$ref": "#/components/schemas/EmbeddingInput"}}]}}}})",
+     .places = Field::Places::kJson},
+    kEncodingField,
+    {.name = "dimensions",
+     .type = Field::Type::kInteger,
+     .meaning = "The first so many numbers, of unit length; up to the width of the model's vectors",
+     .low = 1,
+     .high = INT32_MAX},
+    kTruncateField,
+    {.name = "user",
+     .type = Field::Type::kOther,
+     .meaning = "Taken, and not used",
+     .schema = "{}",
+     .places = Field::Places::kJson}};
 
 // One thing to embed: a text, or an image.
 struct Item {
@@ -173,8 +199,8 @@ std::shared_ptr<const LoadedModel> ModelOf(Context& context, Call& call, const s
 }
 
 HttpResponse Embeddings(Context& context, Call& call) {
-  const RequestInput input(call.request(), kEmbeddingFields);
-  const bool packed = input.Choice("encoding_format", {"float", "base64"}) == "base64";
+  const RequestInput input(call.request(), NamesOf(kEmbeddingFields));
+  const bool packed = input.Choice(kEncodingField) == "base64";
   const LongTexts long_texts = LongTextsOf(input);
   const std::vector<Item> items = ParseItems(input);
   const auto model = ModelOf(context, call, input.Text("model"), items);
@@ -207,7 +233,10 @@ HttpResponse Embeddings(Context& context, Call& call) {
 }  // namespace
 
 void AddEmbeddingRoutes(Router& router, Context& context) {
-  router.Add({"POST", "/v1/embeddings", [&context](Call& call) { return Embeddings(context, call); }});
+  router.Add({.method = "POST",
+              .pattern = "/v1/embeddings",
+              .handler = [&context](Call& call) { return Embeddings(context, call); },
+              .fields = kEmbeddingFields});
 }
 
 }  // namespace qkv::server

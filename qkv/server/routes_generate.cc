@@ -51,9 +51,30 @@ std::string PromptOf(const RequestInput& input) {
   BadRequest("prompt: expected one text");
 }
 
-// Unsupported fields are refused. "user" and "stream_options" change no text.
-const FieldNames kOpenAiFields = {
-    "n", "best_of", "logprobs", "echo", "suffix", "presence_penalty", "frequency_penalty", "user", "stream_options"};
+constexpr Field Other(std::string_view name, std::string_view schema, std::string_view meaning = "") {
+  return {.name = name, .type = Field::Type::kOther, .meaning = meaning, .schema = schema};
+}
+
+std::vector<Field> FieldsOf(Form form) {
+  std::vector<Field> fields = WithDecoding({Other("prompt", R"({"anyOf": [{"type": "string"},
+                                     {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1}]})"),
+                                            kStreamField,
+                                            Other("stop",
+                                                  R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1000},
+                           {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 1000},
+                            "maxItems": 16}, {"type": "null"}]})",
+                                                  "Texts before which the answer ends; each up to 1,000 bytes")});
+  if (form == Form::kOwn) return fields;
+  // Taken at the only value that this server has.
+  constexpr std::string_view kOne = R"({"type": ["integer", "null"], "minimum": 1, "maximum": 1})",
+                             kNull = R"({"type": "null"})", kZero = R"({"enum": [0, null]})";
+  fields.insert(fields.end(),
+                {Other("n", kOne), Other("best_of", kOne), Other("logprobs", kNull),
+                 Other("echo", R"({"enum": [false, null]})"), Other("suffix", kNull), Other("presence_penalty", kZero),
+                 Other("frequency_penalty", kZero), Other("user", "{}", "Taken, and not used"),
+                 Other("stream_options", "{}", "Taken, and not used: a stream always ends with its usage")});
+  return fields;
+}
 
 void RequirePlain(const RequestInput& input) {
   const bool plain = input.Integer("n", 1, 1, INT32_MAX) == 1 && input.Integer("best_of", 1, 1, INT32_MAX) == 1 &&
@@ -66,9 +87,7 @@ void RequirePlain(const RequestInput& input) {
 }
 
 std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
-  FieldNames fields = WithDecoding({"prompt", "stop", "stream"});
-  if (form == Form::kOpenAi) fields.insert(fields.end(), kOpenAiFields.begin(), kOpenAiFields.end());
-  const RequestInput input(call.request(), fields);
+  const RequestInput input(call.request(), NamesOf(FieldsOf(form)));
   if (form == Form::kOpenAi) RequirePlain(input);
   const std::string prompt = PromptOf(input);
   const bool streams = input.Flag("stream");
@@ -121,8 +140,14 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
 }  // namespace
 
 void AddGenerationRoutes(Router& router, Context& context) {
-  router.Add({"POST", "/v1/generate", [&context](Call& call) { return Generate(context, call, Form::kOwn); }});
-  router.Add({"POST", "/v1/completions", [&context](Call& call) { return Generate(context, call, Form::kOpenAi); }});
+  router.Add({.method = "POST",
+              .pattern = "/v1/generate",
+              .handler = [&context](Call& call) { return Generate(context, call, Form::kOwn); },
+              .fields = FieldsOf(Form::kOwn)});
+  router.Add({.method = "POST",
+              .pattern = "/v1/completions",
+              .handler = [&context](Call& call) { return Generate(context, call, Form::kOpenAi); },
+              .fields = FieldsOf(Form::kOpenAi)});
 }
 
 }  // namespace qkv::server

@@ -14,8 +14,29 @@
 namespace qkv::server {
 namespace {
 
-constexpr int64_t kMaxTop = 1 << 20;
 constexpr size_t kMaxTexts = 2048;
+
+constexpr Field kTopField = {.name = "top",
+                             .type = Field::Type::kInteger,
+                             .meaning = "So many classes of each image (5)",
+                             .low = 1,
+                             .high = 1 << 20};
+const std::vector<Field> kClassifyFields = {
+    kImageField,
+    kTopField,
+    {.name = "prompts",
+     .type = Field::Type::kOther,
+     .meaning = "Classes in words, for models with two towers",
+     .schema = R"({"anyOf": [{"type": "string", "description": "Separated by commas"},
+                             {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+                             {"type": "null"}]})",
+     .places = Field::Places::kBody},
+    {.name = "templates",
+     .type = Field::Type::kOther,
+     .meaning = "Texts with {} where the class stands",
+     .schema = R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}]})",
+     .places = Field::Places::kBody},
+    kTruncateField};
 
 // The classes that a request gives in words: a list of labels, or labels separated by commas.
 app::Prompts PromptsOf(const RequestInput& input) {
@@ -62,11 +83,11 @@ io::Json Answer(const std::string& id, const std::vector<Upload>& images,
 }
 
 HttpResponse Classify(Context& context, Call& call) {
-  const RequestInput input(call.request(), {"image", "top", "prompts", "templates", "truncate"});
+  const RequestInput input(call.request(), NamesOf(kClassifyFields));
   const bool by_prompts = input.Has("prompts");
   const auto model = context.ModelFor(call, input.Text("model"), by_prompts ? kClassifyByPrompts : kClassify);
   const std::vector<Upload>& images = input.RequireImages();
-  const int64_t top = input.Integer("top", 5, 1, kMaxTop);
+  const int64_t top = input.Integer(kTopField, 5);
   const model::Model& encoder = *model->image();
   std::vector<std::vector<model::Prediction>> tops(images.size());
   if (!by_prompts) {
@@ -96,7 +117,10 @@ HttpResponse Classify(Context& context, Call& call) {
 }  // namespace
 
 void AddImageRoutes(Router& router, Context& context) {
-  router.Add({"POST", "/v1/classify", [&context](Call& call) { return Classify(context, call); }});
+  router.Add({.method = "POST",
+              .pattern = "/v1/classify",
+              .handler = [&context](Call& call) { return Classify(context, call); },
+              .fields = kClassifyFields});
 }
 
 }  // namespace qkv::server

@@ -10,9 +10,28 @@
 namespace qkv::server {
 namespace {
 
+constexpr Field Share(std::string_view name, std::string_view meaning) {
+  return {.name = name, .type = Field::Type::kNumber, .meaning = meaning, .low = 0, .high = 1};
+}
+
+constexpr Field kFormatField = {
+    .name = "format", .meaning = "json, or png: the photo with its boxes or segments", .choices = "json|png"};
+constexpr Field kThreshold = Share("threshold", "Least score (0.5; of segments 0.8)");
+constexpr Field kMaskThreshold = Share("mask_threshold", "Panoptic: least probability of a segment's pixels (0.5)");
+constexpr Field kOverlap = Share("overlap", "Panoptic: least share of a mask that is left beside better ones (0.8)");
+const std::vector<Field> kDetectFields = {kImageField, kThreshold, kFormatField};
+const std::vector<Field> kSegmentFields = {
+    kImageField,
+    {.name = "task", .choices = "semantic|instance|panoptic"},
+    kThreshold,
+    kMaskThreshold,
+    kOverlap,
+    {.name = "stuff", .meaning = "Panoptic: classes whose segments are one, by names or indices with commas"},
+    kFormatField};
+
 // True if the answer is a picture.
 bool AsksForPicture(const RequestInput& input) {
-  const bool picture = input.Choice("format", {"json", "png"}) == "png";
+  const bool picture = input.Choice(kFormatField) == "png";
   if (picture && input.images().size() > 1) BadRequest("format: a png is of one image; ask for json, or send one");
   return picture;
 }
@@ -76,8 +95,8 @@ HttpResponse AnswerPhotos(Context& context, const Call& call, const RequestInput
 }
 
 HttpResponse Detect(Context& context, Call& call) {
-  const RequestInput input(call.request(), {"image", "threshold", "format"});
-  const double threshold = input.Number("threshold", 0.5, 0, 1);
+  const RequestInput input(call.request(), NamesOf(kDetectFields));
+  const double threshold = input.Number(kThreshold, 0.5);
   input.RequireImages();
   const auto model = context.ModelFor(call, input.Text("model"), kDetect);
   app::Detector detector(*model->image(), threshold);
@@ -98,16 +117,15 @@ app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) 
     if (!task) BadRequest("task: expected semantic, instance or panoptic");
     rules.task = *task;
   }
-  rules.threshold = input.Number("threshold", rules.threshold, 0, 1);
-  rules.mask_threshold = input.Number("mask_threshold", rules.mask_threshold, 0, 1);
-  rules.overlap = input.Number("overlap", rules.overlap, 0, 1);
+  rules.threshold = input.Number(kThreshold, rules.threshold);
+  rules.mask_threshold = input.Number(kMaskThreshold, rules.mask_threshold);
+  rules.overlap = input.Number(kOverlap, rules.overlap);
   rules.stuff = app::ParseClasses(input.Text("stuff"), model, "stuff");
   return rules;
 }
 
 HttpResponse Segment(Context& context, Call& call) {
-  const RequestInput input(call.request(),
-                           {"image", "task", "threshold", "mask_threshold", "overlap", "stuff", "format"});
+  const RequestInput input(call.request(), NamesOf(kSegmentFields));
   input.RequireImages();
   const auto model = context.ModelFor(call, input.Text("model"), kSegment);
   const model::Model& encoder = *model->image();
@@ -127,8 +145,14 @@ HttpResponse Segment(Context& context, Call& call) {
 }  // namespace
 
 void AddPhotoRoutes(Router& router, Context& context) {
-  router.Add({"POST", "/v1/detect", [&context](Call& call) { return Detect(context, call); }});
-  router.Add({"POST", "/v1/segment", [&context](Call& call) { return Segment(context, call); }});
+  router.Add({.method = "POST",
+              .pattern = "/v1/detect",
+              .handler = [&context](Call& call) { return Detect(context, call); },
+              .fields = kDetectFields});
+  router.Add({.method = "POST",
+              .pattern = "/v1/segment",
+              .handler = [&context](Call& call) { return Segment(context, call); },
+              .fields = kSegmentFields});
 }
 
 }  // namespace qkv::server

@@ -14,6 +14,21 @@ namespace {
 
 constexpr size_t kMaxSources = 2048;
 
+std::vector<Field> RewritingFields() {
+  return WithDecoding(
+      {{.name = "model",
+        .meaning = "Without it, the model that comes with qkv for this, or the first with an encoder and a decoder"},
+       {.name = "text", .type = Field::Type::kOther, .schema = R"({"anyOf": [{"type": "string"},
+                                {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2048}]})"},
+       kPrefixField,
+       {.name = "cut",
+        .type = Field::Type::kFlag,
+        .meaning = "Longer texts than the model's are cut at the ends of sentences, and the answers joined"},
+       {.name = "cross_weights",
+        .meaning = "What replaces cross-attention's softmax, as qkv translate --cross-weights"},
+       kStreamField});
+}
+
 struct Rewriting {
   std::shared_ptr<const LoadedModel> model;
   std::vector<std::string> texts;
@@ -105,7 +120,7 @@ void RewriteInPieces(Context& context, Call& call, const Rewriting& r, EventStre
 }
 
 std::optional<HttpResponse> Rewrite(Context& context, Call& call, const std::string& task) {
-  const RequestInput input(call.request(), WithDecoding({"text", "prefix", "cross_weights", "cut", "stream"}));
+  const RequestInput input(call.request(), NamesOf(RewritingFields()));
   const bool streams = input.Flag("stream");
   const Rewriting r = ParseRewriting(context, call, input, task);
   if (!streams) return RewriteAtOnce(context, call, r, task);
@@ -128,7 +143,10 @@ std::optional<HttpResponse> Rewrite(Context& context, Call& call, const std::str
 
 void AddTranslationRoutes(Router& router, Context& context) {
   for (const std::string task : {"translate", "summarize"}) {
-    router.Add({"POST", "/v1/" + task, [&context, task](Call& call) { return Rewrite(context, call, task); }});
+    router.Add({.method = "POST",
+                .pattern = "/v1/" + task,
+                .handler = [&context, task](Call& call) { return Rewrite(context, call, task); },
+                .fields = RewritingFields()});
   }
 }
 

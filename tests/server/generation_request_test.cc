@@ -7,7 +7,7 @@
 namespace qkv::server {
 namespace {
 
-const FieldNames kNames = WithDecoding({"stop"});
+const FieldNames kNames = NamesOf(WithDecoding({{.name = "stop"}}));
 
 // What is shown of a text that comes in pieces of one byte, or whole.
 std::string Shown(const std::vector<std::string>& stops, std::string_view text, size_t each) {

@@ -141,10 +141,10 @@ TEST(RequestInput, NamesFieldsThatItDoesNotKnow) {
 }
 
 TEST(RequestInput, TakesOneOfSomeTexts) {
-  EXPECT_EQ(Json("{}").Choice("a", {"json", "png"}), "json");
-  EXPECT_EQ(Json(R"({"a": "png"})").Choice("a", {"json", "png"}), "png");
+  EXPECT_EQ(Json("{}").Choice({.name = "a", .choices = "json|png"}), "json");
+  EXPECT_EQ(Json(R"({"a": "png"})").Choice({.name = "a", .choices = "json|png"}), "png");
   EXPECT_NE(ErrorMessage([] {
-              Json(R"({"a": "gif"})").Choice("a", {"json", "png"});
+              Json(R"({"a": "gif"})").Choice({.name = "a", .choices = "json|png"});
             }).find("a: expected json or png"),
             std::string::npos);
 }

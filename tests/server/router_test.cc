@@ -6,6 +6,7 @@
 #include <set>
 
 #include "qkv/io/json.h"
+#include "qkv/server/openapi.h"
 #include "qkv/server/openapi_file.h"
 #include "qkv/server/routes.h"
 #include "tests/support/errors.h"
@@ -63,11 +64,15 @@ TEST(ImageMemory, IsBoundedForOneRequestAndForAll) {
   EXPECT_EQ(status(first, 90), 200);
 }
 
-// Each route is described, and each description has a route.
-TEST(Routes, AreThoseOfTheOpenApiDocument) {
+ServerConfig DigitsAlone() {
   ServerConfig config;
   config.models = {{.id = "digits"}};
-  Context context(config, [](const std::string&, std::string_view, const std::string&) {});
+  return config;
+}
+
+// Each route is described, and each description has a route.
+TEST(Routes, AreThoseOfTheOpenApiDocument) {
+  Context context(DigitsAlone(), [](const std::string&, std::string_view, const std::string&) {});
   Router router;
   AddRoutes(router, context);
   std::set<std::string> routes, described, open;
@@ -89,6 +94,38 @@ TEST(Routes, AreThoseOfTheOpenApiDocument) {
     }
   }
   EXPECT_EQ(routes, described);
+}
+
+TEST(Routes, HaveTheirFieldsInTheOpenApiDocument) {
+  Context context(DigitsAlone(), [](const std::string&, std::string_view, const std::string&) {});
+  Router router;
+  AddRoutes(router, context);
+  const io::Json document = io::Json::parse(DescribeRoutes(router));
+  int with_fields = 0;
+  for (const Route& route : router.routes()) {
+    if (route.fields.empty()) continue;
+    ++with_fields;
+    const io::Json& operation = document["paths"][route.pattern]["post"];
+    const io::Json& properties = operation["requestBody"]["content"]["application/json"]["schema"]["properties"];
+    for (const std::string_view name : NamesOf(route.fields))
+      EXPECT_TRUE(properties.contains(name)) << route.pattern << name;
+    EXPECT_TRUE(properties.contains("model")) << route.pattern;
+  }
+  EXPECT_EQ(with_fields, 9);
+  const io::Json& classify = document["paths"]["/v1/classify"]["post"];
+  const io::Json& content = classify["requestBody"]["content"];
+  const io::Json& json = content["application/json"]["schema"]["properties"];
+  EXPECT_EQ(json["top"]["type"], io::Json::parse(R"(["integer", "null"])"));
+  EXPECT_EQ(json["top"]["maximum"], 1 << 20);
+  EXPECT_TRUE(json.contains("images"));
+  const io::Json& form = content["multipart/form-data"]["schema"];
+  EXPECT_EQ(form["properties"]["prompts"]["type"], "string");
+  EXPECT_EQ(form["required"], io::Json::parse(R"(["image"])"));
+  ASSERT_EQ(classify["parameters"].size(), 2u);  // beside an image as the body
+  EXPECT_EQ(classify["parameters"][1]["name"], "top");
+  const io::Json& segment = document["paths"]["/v1/segment"]["post"]["requestBody"]["content"];
+  EXPECT_EQ(segment["application/json"]["schema"]["properties"]["task"]["enum"],
+            io::Json::parse(R"(["semantic", "instance", "panoptic", null])"));
 }
 
 }  // namespace
