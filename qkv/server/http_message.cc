@@ -45,6 +45,7 @@ std::string InFields(std::string_view message) {
       {"--tokens", "max_tokens"},
       {"--max-memory", "the server's --max-memory"},
       {"qkv classify", "/v1/classify"},
+      {"qkv embed", "/v1/embeddings"},
       {"qkv detect", "/v1/detect"},
       {"qkv segment", "/v1/segment"}};
   std::string text;

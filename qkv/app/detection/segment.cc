@@ -7,8 +7,8 @@
 
 #include "qkv/app/detection/segment_drawing.h"
 #include "qkv/app/images/image_reader.h"
-#include "qkv/app/open/json_line.h"
 #include "qkv/app/open/head_use.h"
+#include "qkv/app/open/json_line.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"

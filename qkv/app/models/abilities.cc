@@ -64,6 +64,7 @@ constexpr Ability kReplaceMatrices = {"replace_matrices", "have its attention's 
 
 namespace {
 
+// What a model is listed with; kEmbedBoth follows from two of them.
 constexpr const Ability* kAll[] = {&kClassify,   &kClassifyByPrompts, &kEmbedImages,     &kEmbedTexts,
                                    &kDetect,     &kSegment,           &kWriteCaption,    &kAttendImage,
                                    &kAttendText, &kContinueText,      &kRewriteText,     &kTranslate,
