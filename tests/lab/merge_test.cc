@@ -29,6 +29,7 @@ class GoldenMerge : public testing::TestWithParam<std::string> {
     const model::VitConfig& c = original_.description.config;
     const bool mergeable = inspect::HasLayerNormBefore(c.block) && !c.block.attention.qk_norm &&
                            c.rotary == model::PatchRotary::kNone && !nn::IsPositional(c.block.attention.kind) &&
+                           c.block.attention.kind != nn::AttentionKind::kDifferential &&
                            c.block.attention.kind != nn::AttentionKind::kMerged;
     if (mergeable) return false;
     EXPECT_NE(ErrorMessage([&] { Merge(original_, folder_ / "out", {}); }), "");
