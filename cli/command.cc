@@ -139,7 +139,7 @@ app::AnyModel OpenModel(const ModelOptions& options, bool tell) {
         "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
     PrintNote("no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)");
   }
-  app::AnyModel model = app::OpenModel(options, tell ? app::Note(PrintNote) : app::Note());
+  app::AnyModel model(options, tell ? app::Note(PrintNote) : app::Note());
   if (options.strict) io::RequireKnown(model.Settings());
   return model;
 }

@@ -60,13 +60,13 @@ std::vector<std::string> Split(std::string_view text, char delimiter) {
 
 // What may stand for a placeholder such as "FILE" or "fp32|bf16"; words with capitals are no values.
 std::string ListValues(std::string_view placeholder, std::string_view before, std::string_view begun) {
-  constexpr std::array<std::string_view, 9> kFiles = {"FILE",  "PATH",  "MODEL", "DATA",   "IMAGE",
-                                                      "PHOTO", "QUERY", "TEXTS", "VECTORS"};
+  constexpr std::array<std::string_view, 10> kFileWords = {"FILE",  "PATH",  "MODEL", "DATA",    "IMAGE",
+                                                           "PHOTO", "QUERY", "TEXTS", "VECTORS", "REFERENCE"};
   std::string list;
   for (const std::string& word : Split(placeholder, '|')) {
     if (word == "FOLDER" || word == "RUN") {
       list += ":folders\n";
-    } else if (std::ranges::find(kFiles, word) != kFiles.end() || word == "REFERENCE") {
+    } else if (std::ranges::find(kFileWords, word) != kFileWords.end()) {
       list += ":files\n";
     } else if (word.starts_with(begun) && std::ranges::none_of(word, [](unsigned char c) { return std::isupper(c); })) {
       list += fmt::format("{}{}\n", before, word);

@@ -46,7 +46,7 @@ server::ServerConfig ConfigOf(const ServeOptions& options) {
   if (options.config.empty() && !options.models.empty()) config.models.front().at_start = true;
   server::RequireModels(config.models);
   for (const server::ModelEntry& entry : config.models) {
-    if (options.strict) io::RequireKnown(app::OpenModel(entry).Settings());
+    if (options.strict) io::RequireKnown(app::AnyModel(entry).Settings());
   }
   if (!options.address.empty()) config.address = options.address;
   if (options.port >= 0) config.port = static_cast<uint16_t>(options.port);

@@ -136,14 +136,12 @@ bool HasEnding(const fs::path& path, std::initializer_list<std::string_view> end
   }
   const std::string none = fmt::format("{}: neither {} nor {}, {} or {} is there", Printable(folder.string()),
                                        kWeightFiles[0], kWeightFiles[1], kWeightFiles[2], kWeightFiles[3]);
-  const std::string files = ListEntries(folder, [](const fs::path& path) {
-    std::error_code ignored;
+  const std::string files = ListEntries(folder, [&](const fs::path& path) {
     return HasEnding(path, {".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".pth.tar"}) &&
            fs::is_regular_file(path, ignored);
   });
   if (!files.empty()) Fail("{}; pass the file that is meant: {}", EscapedText{none}, EscapedText{files});
-  const std::string models = ListEntries(folder, [](const fs::path& path) {
-    std::error_code ignored;
+  const std::string models = ListEntries(folder, [&](const fs::path& path) {
     return fs::is_directory(path, ignored) &&
            std::ranges::any_of(kWeightFiles, [&](const char* name) { return fs::exists(path / name, ignored); });
   });

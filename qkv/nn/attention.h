@@ -3,7 +3,6 @@
 // (training/attention.h).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -13,6 +12,7 @@
 #include "qkv/core/arena.h"
 #include "qkv/nn/block_config.h"
 #include "qkv/nn/cross_weights.h"
+#include "qkv/nn/key_value_cache.h"
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
 #include "qkv/nn/rotary.h"
@@ -59,39 +59,6 @@ struct AttentionLayer {
   int64_t kv_heads() const { return key_heads > 0 ? key_heads : heads; }
   int64_t maps() const { return lambda.empty() ? 1 : 2; }  // see AttentionConfig::maps
   bool queries_with_keys() const { return HasQueriesAndKeys(kind) && query.empty(); }
-};
-
-/// Some sequences of a KeyValueCache.
-template <typename T>
-struct CachedRows {
-  View<T> key = {};            // [B, G, capacity, r], see KeyValueCache
-  View<T> value = {};          // [B, G, capacity, E]
-  View<int64_t> lengths = {};  // [B]: number of tokens of each sequence
-
-  bool empty() const { return value.empty(); }
-  int64_t tokens() const { return *std::max_element(lengths.data(), lengths.data() + lengths.size()); }  // greatest
-  /// All sequences have equally many tokens.
-  bool even() const { return *std::min_element(lengths.data(), lengths.data() + lengths.size()) == tokens(); }
-};
-
-/// Cached keys and values: of a causal layer's past tokens, or of the source of cross-attention.
-template <typename T>
-struct KeyValueCache {
-  /// Elements of a cache that is made with these arguments.
-  static double Elements(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
-  /// An empty cache for `capacity` tokens of width D in each of B sequences.
-  KeyValueCache(const AttentionLayer<T>& layer, int64_t B, int64_t D, int64_t capacity, bool rotary);
-
-  /// Sequences [begin, end), to be read and extended.
-  CachedRows<T> Rows(int64_t begin, int64_t end);
-  CachedRows<T> All() { return Rows(0, value.dim(0)); }
-  /// Sequence i becomes what sequence rows[i] was; those from rows.size() on are undefined. Copies only what moves.
-  /// rows: any, also twice.
-  void Select(std::span<const int64_t> rows);
-
-  Tensor<T> key;    // [B, G, capacity, r]; merged: tokens, [B, 1, capacity, D]; empty if positional or equal to values
-  Tensor<T> value;  // [B, G, capacity, E]
-  Tensor<int64_t> lengths;  // [B]
 };
 
 /// Options of one attention pass.
@@ -152,10 +119,5 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
 /// The least h, in patches. At this h a patch attends only to itself, because exp(−5e5) is 0; much below it, 1/h²
 /// overflows.
 inline constexpr double kLeastBandwidth = 1e-3;
-
-/// Scores −‖p_i − p_j‖² / 2h² as products q_i·k_j, for `prefix` tokens without a position, then the grid row by row.
-/// places: [2, H, prefix + grid_height·grid_width, kGaussianFeatures]; bandwidth: h of each head, [H].
-template <typename T>
-void GaussianPlaces(View<const T> bandwidth, int64_t prefix, int64_t grid_height, int64_t grid_width, View<T> places);
 
 }  // namespace qkv::nn

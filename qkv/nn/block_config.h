@@ -54,7 +54,7 @@ constexpr bool AllowsQueryKeyNorm(AttentionKind kind) {
   return StacksProjections(kind) || kind == AttentionKind::kShared || kind == AttentionKind::kLowRank;
 }
 
-/// Features per position for kGaussian, see GaussianPlaces (nn/attention.h).
+/// Features per position for kGaussian, see gaussian_places.h.
 inline constexpr int64_t kGaussianFeatures = 4;
 
 /// Configuration of all norms of a block and of the model around it.

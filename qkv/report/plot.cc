@@ -16,9 +16,9 @@ namespace {
 constexpr double kSlack = 1e-9;
 
 std::string Superscript(int number) {
-  constexpr std::string_view kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  constexpr std::string_view kRaised[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   std::string text;
-  for (const char c : fmt::format("{}", number)) text += c == '-' ? "⁻" : kDigits[c - '0'];
+  for (const char c : fmt::format("{}", number)) text += c == '-' ? "⁻" : kRaised[c - '0'];
   return text;
 }
 

@@ -67,7 +67,4 @@ class AnyModel {
   std::shared_ptr<const ModelFacts> facts_;
 };
 
-/// AnyModel(entry, note).
-inline AnyModel OpenModel(const ModelEntry& entry, const Note& note = {}) { return AnyModel(entry, note); }
-
 }  // namespace qkv::app

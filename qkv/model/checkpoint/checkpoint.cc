@@ -84,8 +84,8 @@ Checkpoint OpenImagesOnce(const fs::path& path, std::optional<io::Json> config, 
     checkpoint.description = Describe(files.config, files.preprocessor, *checkpoint.tensors, files.names);
     if (std::optional<CaptionDecoder>& decoder = checkpoint.description.decoder) {
       if (const std::optional<io::Json> generation = ReadOptionalJson(folder / kGenerationFile)) {
-        const io::Fields config(files.config, kConfigFile), own(*generation, kGenerationFile);
-        decoder->generation = ReadGenerationDefaults(config, &own);
+        const io::Fields whole(files.config, kConfigFile), own(*generation, kGenerationFile);
+        decoder->generation = ReadGenerationDefaults(whole, &own);
         io::Append(own.Settle({GenerationKeys(/*superseded=*/false), kHfKnownKeys}), &checkpoint.description.settings);
       }
     }

@@ -12,6 +12,7 @@
 #include "qkv/model/layout/bound_tensor.h"
 #include "qkv/model/layout/limits.h"
 #include "qkv/model/layout/positions.h"
+#include "qkv/nn/gaussian_places.h"
 #include "qkv/nn/ranges.h"
 
 namespace qkv::model {

@@ -11,6 +11,7 @@
 #include "qkv/model/blocks/relative_bias.h"
 #include "qkv/model/layout/limits.h"
 #include "qkv/model/layout/positions.h"
+#include "qkv/nn/gaussian_places.h"
 #include "qkv/nn/rows.h"
 
 namespace qkv::model {

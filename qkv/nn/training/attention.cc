@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "qkv/core/rng.h"
+#include "qkv/nn/gaussian_places.h"
 #include "qkv/nn/ranges.h"
 #include "qkv/nn/training/token_rows.h"
 #include "qkv/simd/gemm/matmul.h"
