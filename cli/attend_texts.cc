@@ -12,7 +12,6 @@
 #include "qkv/app/attention/text_attention_files.h"
 #include "qkv/app/models/model_title.h"
 #include "qkv/app/texts/language.h"
-#include "qkv/core/parallel.h"
 
 namespace qkv::cli {
 namespace {

@@ -12,7 +12,6 @@
 #include "qkv/app/open/open.h"
 #include "qkv/app/timing/drift.h"
 #include "qkv/core/memory.h"
-#include "qkv/core/parallel.h"
 #include "qkv/lab/timed_step.h"
 #include "qkv/model/blocks/finite.h"
 #include "qkv/model/layout/cost.h"

@@ -76,6 +76,7 @@ int Classify(const ClassifyOptions& options) {
   Require(!options.logits || options.json || options.output.ends_with(".jsonl"),
           "classify: --logits needs --json or -o FILE.jsonl: a line for people has no room for them");
   const app::AnyModel opened = OpenModel(options.model);
+  if (!opened.facts().is_image()) opened.Require("classify", app::kClassify);
   const model::Checkpoint& checkpoint = opened.images();
   const bool by_prompts = !options.prompts.empty();
   Require(!checkpoint.description.decoder,

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/help.h"
@@ -27,8 +28,12 @@ struct BegunLine {
 
 BegunLine ReadLine(const CLI::App& root, std::span<const std::string> words) {
   BegunLine line{.command = &root, .given = {}};
+  const CLI::Option* before = nullptr;  // that the last word is of
   for (const std::string& word : words) {
-    if (line.open != nullptr) {
+    const CLI::Option* const last = std::exchange(before, line.open);
+    if (word == "=" && last != nullptr) {  // bash splits --name=value
+      line.open = before = last;
+    } else if (line.open != nullptr) {
       line.open = nullptr;
     } else if (line.options && word == "--") {
       line.options = false;
@@ -37,7 +42,9 @@ BegunLine ReadLine(const CLI::App& root, std::span<const std::string> words) {
       const CLI::Option* option = line.command->get_option_no_throw(word.substr(0, equals));
       if (option == nullptr) continue;
       line.given.insert(option);
-      if (option->get_type_size() != 0 && equals == word.npos) line.open = option;
+      before = option;
+      // --cache takes its value behind = alone.
+      if (option->get_type_size() != 0 && equals == word.npos && option->get_option_text().empty()) line.open = option;
     } else if (const auto under =
                    line.command->get_subcommands([&](const CLI::App* one) { return one->check_name(word); });
                !under.empty()) {

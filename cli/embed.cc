@@ -86,7 +86,7 @@ int EmbedImages(const EmbedOptions& options, app::Embedder& embedder) {
 
 int Embed(const EmbedOptions& options) {
   Require(options.texts.empty() || options.images.paths.empty(), "embed: --text takes the place of images");
-  app::Embedder embedder(OpenModel(options.model), PrintNote);
+  app::Embedder embedder("embed", OpenModel(options.model), PrintNote);
   return options.texts.empty() ? EmbedImages(options, embedder) : EmbedTexts(options, embedder);
 }
 

@@ -8,7 +8,6 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/writing.h"
-#include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"

@@ -103,7 +103,10 @@ class HelpFormatter : public CLI::FormatterBase {
 }  // namespace
 
 bool TakesSeveral(const CLI::Option& option) {
-  return option.get_expected_max() >= CLI::detail::expected_max_vector_size && option.get_delimiter() == '\0';
+  const bool repeats =
+      option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll && option.get_expected_max() > 0;
+  return (repeats || option.get_expected_max() >= CLI::detail::expected_max_vector_size) &&
+         option.get_delimiter() == '\0';
 }
 
 std::string OptionName(const CLI::Option& option) {

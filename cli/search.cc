@@ -186,6 +186,10 @@ Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& ve
   return queries;
 }
 
+bool IsTextModel(const std::string& path) {
+  return !path.empty() && model::FindKind(app::FindModel(path)) == model::ModelKind::kTexts;
+}
+
 // Opens the model of -m, or else the one that embedded the file, if the file names it. Images are embedded like the
 // file's unless the options say otherwise.
 app::AnyModel OpenSearchModel(SearchOptions& options, const app::VectorFile& vectors) {
@@ -200,8 +204,10 @@ app::AnyModel OpenSearchModel(SearchOptions& options, const app::VectorFile& vec
     Require(fs::exists(model.path, ignored), "search: {} was embedded by -m {}, which is not there; give it by -m",
             options.vectors, source.model);
   }
-  if (model.pool.empty()) model.pool = source.pool;
-  if (!model.size && !source.size.empty()) model.size = app::ParseSize(source.size, "size");
+  if (!IsTextModel(model.path)) {
+    if (model.pool.empty()) model.pool = source.pool;
+    if (!model.size && !source.size.empty()) model.size = app::ParseSize(source.size, "size");
+  }
   app::AnyModel opened = OpenModel(model);
   Require(is_given || source.weights == app::FingerprintWeights(opened.tensors()),
           "search: {} was embedded by -m {}, which has other weights now; embed the images again, or give the model by "
@@ -269,10 +275,6 @@ Queries AnyQueries(const SearchOptions& options, const app::VectorFile& vectors,
   options.images.RequireNone("search");
   CompareSource(options, vectors, embedder.SourceOfTexts());
   return EmbedTextQueries(options, vectors, embedder);
-}
-
-bool IsTextModel(const std::string& path) {
-  return !path.empty() && model::FindKind(app::FindModel(path)) == model::ModelKind::kTexts;
 }
 
 // Rows of a file that are similar to each other, grouped: duplicates.
@@ -351,7 +353,7 @@ int Search(SearchOptions options) {
   Require(!options.queries.empty(),
           "search: expected images or words to search for, or --pairs for duplicates among the vectors");
   const app::VectorFile vectors = app::VectorFile::Open(options.vectors);
-  app::Embedder embedder(OpenSearchModel(options, vectors), PrintNote);
+  app::Embedder embedder("search", OpenSearchModel(options, vectors), PrintNote);
   options.images.DigitsWithout(options.model, kEncoder);
   if (!options.sheet.empty()) {
     app::InputFiles inputs = InputsOf(options.model);

@@ -11,7 +11,6 @@
 #include "cli/writing.h"
 #include "qkv/app/open/json_line.h"
 #include "qkv/app/open/shipped.h"
-#include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/cross_rule.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/app/texts/pieces.h"

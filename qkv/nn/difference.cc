@@ -5,7 +5,7 @@
 namespace qkv::nn {
 namespace {
 
-// exp(q·k) of one map.
+// exp(q_m·k_m) of map m.
 template <typename T>
 double Exponential(const LambdaVectors<const T>& vectors, size_t map) {
   double product = 0;

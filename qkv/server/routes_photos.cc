@@ -15,15 +15,16 @@ constexpr Field Share(std::string_view name, std::string_view meaning) {
 }
 
 constexpr Field kFormatField = {
-    .name = "format", .meaning = "json, or png: the photo with its boxes or segments", .choices = "json|png"};
-constexpr Field kThreshold = Share("threshold", "Least score (0.5; of segments 0.8)");
+    .name = "format", .meaning = "json, or png: the photo with what was found drawn on it", .choices = "json|png"};
+constexpr Field kThreshold = Share("threshold", "Least score (0.5)");
+constexpr Field kSegmentThreshold = Share("threshold", "Least score (0.8)");
 constexpr Field kMaskThreshold = Share("mask_threshold", "Panoptic: least probability of a segment's pixels (0.5)");
 constexpr Field kOverlap = Share("overlap", "Panoptic: least share of a mask that is left beside better ones (0.8)");
 const std::vector<Field> kDetectFields = {kImageField, kThreshold, kFormatField};
 const std::vector<Field> kSegmentFields = {
     kImageField,
     {.name = "task", .choices = "semantic|instance|panoptic"},
-    kThreshold,
+    kSegmentThreshold,
     kMaskThreshold,
     kOverlap,
     {.name = "stuff", .meaning = "Panoptic: classes whose segments are one, by names or indices with commas"},
@@ -117,7 +118,7 @@ app::SegmentRules RulesOf(const RequestInput& input, const model::Model& model) 
     if (!task) BadRequest("task: expected semantic, instance or panoptic");
     rules.task = *task;
   }
-  rules.threshold = input.Number(kThreshold, rules.threshold);
+  rules.threshold = input.Number(kSegmentThreshold, rules.threshold);
   rules.mask_threshold = input.Number(kMaskThreshold, rules.mask_threshold);
   rules.overlap = input.Number(kOverlap, rules.overlap);
   rules.stuff = app::ParseClasses(input.Text("stuff"), model, "stuff");

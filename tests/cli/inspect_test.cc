@@ -223,6 +223,17 @@ TEST(Rewriting, IsOfModelsOfImages) {
 }
 
 // What describes images is refused, not ignored.
+// How images were embedded does not bind a text model.
+TEST(ModelsOfText, SearchVectorsOfImagesWithANote) {
+  const TemporaryFolder folder;
+  const std::string vectors = (folder / "v.npy").string();
+  ASSERT_EQ(
+      Qkv("embed -m " + Golden("timm_vit") + " --pool mean --size 32x32 -o " + vectors + " " + Digits()).exit_code, 0);
+  const CommandOutput said = Qkv("search " + vectors + " red -m " + Golden("tasks/bert"));
+  EXPECT_TRUE(Contains(said.err, "scores across models mean nothing")) << said.err;
+  EXPECT_FALSE(Contains(said.err, "do not apply")) << said.err;
+}
+
 TEST(ModelsOfText, RefuseOptionsOfImages) {
   const TemporaryFolder folder;
   const std::string model = " -m " + Golden("tasks/bert"), vectors = (folder / "v.npy").string();

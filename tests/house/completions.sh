@@ -35,6 +35,8 @@ check() {
   expect 'qkv qk split --w' --width
   expect 'qkv classify --' --model --top --json
   refuse 'qkv classify --json --' --json
+  expect 'qkv classify --set a=b --s' --set
+  refuse 'qkv classify --cache ' verify
   refuse 'qkv classify --' --beams
   expect 'qkv classify --dtype ' fp32 bf16 int8 auto
   refuse 'qkv classify --dtype b' fp32
@@ -66,6 +68,8 @@ refuse 'qkv classify --top ' model.safetensors
 expect 'qkv classify --cache=' use verify
 expect 'qkv classify --cache=v' verify
 expect 'qkv classify --dtype=b' bf16
+expect 'qkv verify --tolerance=0.1 ' 'a photo.png'
+expect 'qkv verify --set a=b --cache=use ' 'a photo.png'
 
 shell=fish
 if command -v fish > /dev/null; then

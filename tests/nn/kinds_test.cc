@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "qkv/nn/attention.h"
+#include "qkv/nn/gaussian_places.h"
 #include "tests/nn/layers.h"
 #include "tests/support/isas.h"
 

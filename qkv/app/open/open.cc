@@ -24,6 +24,26 @@ model::Checkpoint OpenDigits(const ModelEntry& entry) {
   return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), kDigits);
 }
 
+// What an entry says that only image models have: "size, labels"; pool "model" is that of all models.
+std::string GivenOfImages(const ModelEntry& entry) {
+  const model::ModelHints& hints = entry.given;
+  std::string names;
+  const auto add = [&](bool given, std::string_view name) {
+    if (given) names.append(names.empty() ? "" : ", ").append(name);
+  };
+  add(entry.size.has_value(), "size");
+  add(!entry.labels.empty(), "labels");
+  add(!entry.pool.empty() && entry.pool != "model", "pool");
+  add(hints.heads > 0, "heads");
+  add(!hints.state_dict.empty(), "state-dict");
+  add(!hints.architecture.empty(), "architecture");
+  add(!hints.settings.empty(), "set");
+  add(!hints.mean.empty(), "mean");
+  add(!hints.std.empty(), "std");
+  add(hints.crop_pct > 0, "crop-pct");
+  return names;
+}
+
 void CompleteImages(const ModelEntry& entry, const Note& note, model::Checkpoint* checkpoint) {
   NotifyAssumptions(checkpoint->source, checkpoint->description.assumptions, note);
   if (const std::string pool = AuthorsPool(entry, checkpoint->description.config); !pool.empty()) {
@@ -67,11 +87,8 @@ model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note
   model::AnyCheckpoint checkpoint = model::OpenAnyCheckpoint(path, given);
   if (auto* const images = std::get_if<model::Checkpoint>(&checkpoint)) {
     CompleteImages(entry, note, images);
-  } else {
-    const bool of_images = entry.size || !entry.labels.empty() || (!entry.pool.empty() && entry.pool != "model") ||
-                           entry.given != model::ModelHints();
-    Require(!of_images, "{}: size, labels, pool and other settings of image models do not apply to {}", entry.path,
-            Describe(model::KindOf(checkpoint)));
+  } else if (const std::string names = GivenOfImages(entry); !names.empty()) {
+    Fail("{}: {}: settings of image models do not apply to {}", entry.path, names, Describe(model::KindOf(checkpoint)));
   }
   if (const auto* const texts = std::get_if<model::TextCheckpoint>(&checkpoint)) {
     NotifyAssumptions(texts->source, texts->description.assumptions, note);

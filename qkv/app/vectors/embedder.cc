@@ -17,21 +17,22 @@ struct Embedder::Tower {
   const TextEncoder encoder;
 };
 
-Embedder::Embedder(AnyModel model, const Note& note) : model_(std::move(model)), note_(note) {}
+Embedder::Embedder(std::string work, AnyModel model, const Note& note)
+    : work_(std::move(work)), model_(std::move(model)), note_(note) {}
 
 // The pooler of an image encoder with a decoder is untrained.
 void Embedder::RequireOneVector() const {
   const ModelFacts& facts = model_.facts();
   Require(!facts.images->decoder || facts.pool != "model",
-          "embed: {} writes texts about images (qkv caption) and has no one vector of an image; --pool cls, mean or "
+          "{}: {} writes texts about images (qkv caption) and has no one vector of an image; --pool cls, mean or "
           "tokens gives its encoder's tokens",
-          model_.entry().path);
+          work_, model_.entry().path);
 }
 
 int Embedder::Images(const ImageList& images, const PipelineOptions& pipeline, bool unit_length,
                      const std::function<void(std::span<const Embedding>)>& use) {
   if (!images_) {
-    model_.Require("embed", kEmbedImages);
+    model_.Require(work_, kEmbedImages);
     RequireOneVector();
     if (const std::string unread = UnreadHeads(model_.images()); !unread.empty()) Notify(note_, unread);
     if (const std::string& pool = model_.facts().pool; model_.entry().pool.empty() && pool != "model") {
@@ -49,13 +50,13 @@ int Embedder::Images(const ImageList& images, const PipelineOptions& pipeline, b
 Tensor<float> Embedder::Texts(std::span<const std::string> texts) {
   if (!model_.facts().is_text()) {
     if (!tower_) {
-      model_.Require("embed", kEmbedTexts);
+      model_.Require(work_, kEmbedTexts);
       tower_ = std::make_shared<Tower>(model_, note_);
     }
     return tower_->encoder.Embed(texts, note_);
   }
   if (!language_) {
-    model_.Require("embed", kEmbedTexts);
+    model_.Require(work_, kEmbedTexts);
     if (const std::string unread = UnreadHeads(model_.texts()); !unread.empty()) Notify(note_, unread);
     language_.emplace(model_.BuildLanguage());
   }

@@ -15,7 +15,8 @@ class Embedder {
  public:
   /// An image tower, a text tower or a text model is built when it is first needed. `note` receives which pooling the
   /// model's authors use, which heads of its file are not read, and how many texts were cut.
-  explicit Embedder(AnyModel model, const Note& note = {});
+  /// work: what errors begin with, such as "embed".
+  Embedder(std::string work, AnyModel model, const Note& note = {});
 
   const AnyModel& model() const { return model_; }
 
@@ -37,6 +38,7 @@ class Embedder {
   EmbeddingSource SourceWith(const std::string& pool) const;
   void RequireOneVector() const;
 
+  std::string work_;
   AnyModel model_;
   Note note_;
   std::optional<model::Model> images_;

@@ -148,7 +148,7 @@ void Validate(const VitConfig& c) {
           "got {} attention and {}",
           Name(attention.kind), attention.score_width());
   Require(c.rotary != PatchRotary::kMixed || attention.maps() == 1,
-          "config: rotary frequencies of each head, whose weights are the difference of two maps");
+          "config: differential attention with rotary frequencies that differ by head is not supported");
   Require(c.rotary_base == 0 || (c.rotary_base >= 1 && c.rotary_base <= 1e12),
           "config: the base of rotary positions is {}, expected 1 to 1e12", c.rotary_base);
   Require(std::abs(c.rotary_offset) <= kMaxExtent, "config: the offset of rotary positions is {}, expected {} at most",

@@ -178,7 +178,7 @@ nn::AttentionKind ParseAttention(const io::Fields& args) {
   const std::string name = args.String("attn_layer", "");
   if (name == "diff" || name == "DiffAttention") return nn::AttentionKind::kDifferential;
   Require(name.empty() || name == "attn" || name == "Attention",
-          "{}: attn_layer \"{}\" is not supported, expected Attention or DiffAttention", args.where(), name);
+          "{}: attn_layer \"{}\" is not supported, expected attn or diff", args.where(), name);
   return nn::AttentionKind::kSeparate;
 }
 

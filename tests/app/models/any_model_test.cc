@@ -21,7 +21,9 @@ TEST(AnyModel, RefusesWithWhatToUseInstead) {
   image.Require("embed", kEmbedImages);
   text.Require("generate", kContinueText);
   const std::string of_text = ErrorMessage([&] { text.Require("embed", kEmbedImages); });
-  EXPECT_TRUE(of_text.starts_with("embed: " + Golden("tasks/gpt2") + " is a text model, expected an image model; "))
+  EXPECT_TRUE(of_text.starts_with("embed: " + Golden("tasks/gpt2") +
+                                  " (GPT2LMHeadModel) is a text model, expected an "
+                                  "image model; "))
       << of_text;
   EXPECT_NE(of_text.find("qkv generate -m " + Golden("tasks/gpt2") + " continues a text"), std::string::npos);
   EXPECT_EQ(of_text.find("qkv translate"), std::string::npos) << "it has no encoder";
@@ -60,6 +62,9 @@ TEST(AnyModel, RefusesSettingsOfImagesForTexts) {
                                   ModelEntry{.path = Golden("tasks/bert"), .pool = "cls"}}) {
     EXPECT_NE(ErrorMessage([&] { AnyModel{entry}; }).find("do not apply to a text model"), std::string::npos);
   }
+  const ModelEntry several{.path = Golden("tasks/bert"), .given = {.crop_pct = 0.9}, .pool = "cls"};
+  EXPECT_NE(ErrorMessage([&] { AnyModel{several}; }).find("pool, crop-pct: settings of image models"),
+            std::string::npos);
   AnyModel(ModelEntry{.path = Golden("tasks/bert"), .pool = "model"});
 }
 
