@@ -205,8 +205,6 @@ void Command::RequireCommand() const { app_->require_subcommand(1); }
 
 void Command::Callback(std::function<void()> run) const { app_->callback(std::move(run)); }
 
-void Command::Before(std::function<void()> run) const { app_->parse_complete_callback(std::move(run)); }
-
 void Command::Footer(std::string_view text) const { app_->footer(std::string(text)); }
 
 Option Command::AddOption(std::string_view names, Target target, std::string_view description) const {

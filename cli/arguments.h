@@ -74,8 +74,6 @@ class Command {
   void RequireCommand() const;
   /// Called if the command is given, after all options are parsed.
   void Callback(std::function<void()> run) const;
-  /// Called before that.
-  void Before(std::function<void()> run) const;
   /// Text at the end of --help.
   void Footer(std::string_view text) const;
 

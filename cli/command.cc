@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "cli/output.h"
-#include "qkv/app/models/info.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 
@@ -142,12 +141,6 @@ app::AnyModel OpenModel(const ModelOptions& options, bool tell) {
   app::AnyModel model(options, tell ? app::Note(PrintNote) : app::Note());
   if (options.strict) io::RequireKnown(model.Settings());
   return model;
-}
-
-void TellUnreadHeads(const app::AnyModel& model) {
-  const std::string unread =
-      model.facts().is_text() ? app::UnreadHeads(model.texts()) : app::UnreadHeads(model.images());
-  if (!unread.empty()) PrintNote(unread);
 }
 
 const std::map<std::string, DType>& StoredTypes() {

@@ -79,9 +79,6 @@ void AddMaxMemory(Command command);
 /// assumed about it.
 app::AnyModel OpenModel(const ModelOptions& options, bool tell = true);
 
-/// stderr names the heads of the file that are not read (app::UnreadHeads): for vectors that they would change.
-void TellUnreadHeads(const app::AnyModel& model);
-
 using app::ParseList;
 using app::PrecisionName;
 

@@ -32,11 +32,11 @@ void Write(std::span<const app::Embedding> results, std::optional<app::Embedding
 }
 
 // The same for the vector of a text.
-void WriteText(const std::string& text, std::vector<float> vector, std::optional<app::EmbeddingTable>& table) {
+void WriteText(const app::Embedding& text, std::optional<app::EmbeddingTable>& table) {
   if (table) {
-    table->Add({text, Shape({std::ssize(vector)}), std::move(vector)});
+    table->Add(text);
   } else {
-    PrintJsonLine({{"text", text}, {"embedding", io::FloatList(vector)}});
+    PrintJsonLine({{"text", text.path}, {"embedding", io::FloatList(text.values)}});
   }
 }
 
@@ -59,12 +59,7 @@ int EmbedTexts(const EmbedOptions& options, app::Embedder& embedder) {
     table.emplace(options.output, embedder.SourceOfTexts(), /*of_texts=*/true);
     RequireOutputs(options, *table, {{options.texts}});
   }
-  const Tensor<float> vectors = embedder.Texts(texts);
-  const int64_t width = vectors.dim(1);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const float* vector = vectors.view().at(static_cast<int64_t>(i));
-    WriteText(texts[i], {vector, vector + width}, table);
-  }
+  for (const app::Embedding& text : embedder.Texts(texts)) WriteText(text, table);
   if (table) table->Save();
   return 0;
 }

@@ -26,7 +26,7 @@ int Info(const InfoOptions& options) {
   // Assumptions are part of the output.
   const app::AnyModel model = OpenModel(options.model, /*tell=*/false);
   if (options.json) {
-    io::Json json = model.facts().info;
+    io::Json json = model.Info();
     if (options.settings) json["settings"] = app::SettingsJson(model.Settings());
     PrintJsonLine(json);
   } else if (options.settings) {

@@ -154,7 +154,7 @@ Result RunImages(const RunOptions& options, const app::AnyModel& opened, int* fa
 Result RunAny(const RunOptions& options, int* failed) {
   const app::AnyModel model = OpenModel(options.model);
   model.Require("run", app::kCaptureTensors);
-  TellUnreadHeads(model);
+  if (const std::string unread = model.UnreadHeads(); !unread.empty()) PrintNote(unread);
   if (model.facts().is_text()) return RunTexts(options, model);
   if (model.kind() == model::ModelKind::kCaptions) return RunCaptions(options, model);
   return options.input.empty() ? RunImages(options, model, failed) : RunFile(options, model);

@@ -103,16 +103,6 @@ void RequireSharedSpace(const SearchOptions& options, const app::VectorFile& vec
           "search: --pool {} applies to images only; leave it out to search for words", options.pool);
 }
 
-// The rows of `vectors`, [words, width].
-std::vector<app::Embedding> WithWords(const std::vector<std::string>& words, const Tensor<float>& vectors) {
-  std::vector<app::Embedding> embeddings;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const float* vector = vectors.view().at(static_cast<int64_t>(i));
-    embeddings.push_back({words[i], Shape({vectors.dim(1)}), {vector, vector + vectors.dim(1)}});
-  }
-  return embeddings;
-}
-
 // Vectors of images, in their order.
 std::vector<app::Embedding> EmbedImages(const SearchOptions& options, app::Embedder& embedder, const ImageList& images,
                                         int* failed) {
@@ -147,7 +137,7 @@ Queries EmbedQueries(const SearchOptions& options, const app::VectorFile& vector
   if (!paths.empty()) {
     of_images = EmbedImages(options, embedder, CollectImages(paths), &queries.failed);
   }
-  if (!words.empty()) of_words = WithWords(words, embedder.Texts(words));
+  if (!words.empty()) of_words = embedder.Texts(words);
   // Unreadable images have no vector: each argument takes those of its own.
   auto image = of_images.begin();
   auto word = of_words.begin();
@@ -179,7 +169,7 @@ Queries EmbedTextQueries(const SearchOptions& options, const app::VectorFile& ve
     texts.push_back(query);
   }
   Queries queries;
-  for (const app::Embedding& embedding : WithWords(texts, embedder.Texts(texts))) {
+  for (const app::Embedding& embedding : embedder.Texts(texts)) {
     queries.Add(embedding, /*is_words=*/true);
   }
   RequireWidth(options, vectors, queries, embedder.model().texts().source);

@@ -22,7 +22,7 @@ io::Json ModelJson(Context& context, const ModelStatus& status, bool info) {
   if (status.loaded) json["bytes"] = status.bytes;
   if (!status.error.empty()) json["error"] = status.error;
   if (!status.reload_error.empty()) json["reload_error"] = status.reload_error;
-  if (info && status.model) json["info"] = status.model->facts().info;
+  if (info && status.model) json["info"] = status.model->info();
   return json;
 }
 

@@ -109,8 +109,8 @@ struct SequenceEvaluation {
   train::SequenceScore score;
 };
 
-/// Evaluates a sequence model on "task:NAME" or on a text file; `split` ("train", "val", "all" or empty:
-/// all) is the run's split of the file. Throws Error if the model does not fit the data, if a sequence of its length
+/// Evaluates a sequence model on "task:NAME" or on a text file; `split` ("train", "val", "all" or empty: all) is the
+/// run's split of the file. Throws Error if the model does not fit the data, if a sequence of its length
 /// would cost out of all proportion, and if the loss is not finite.
 SequenceEvaluation EvaluateSequences(const AnyModel& model, const std::string& data, const std::string& split);
 

@@ -6,6 +6,9 @@
 #include <variant>
 
 #include "qkv/app/models/abilities.h"
+#include "qkv/app/models/info.h"
+#include "qkv/app/models/sequence_info.h"
+#include "qkv/app/models/text_info.h"
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/open.h"
 #include "qkv/model/sequence/text_cache.h"
@@ -27,6 +30,16 @@ AnyModel::AnyModel(const ModelEntry& entry, const Note& note)
       note_(note),
       files_(std::make_shared<const model::AnyCheckpoint>(OpenAnyCheckpoint(entry, note))),
       facts_(std::make_shared<const ModelFacts>(DescribeModel(*files_, entry))) {}
+
+io::Json AnyModel::Info() const {
+  if (facts_->sequences) return SequenceInfoJson(sequences());
+  return facts_->is_text() ? TextInfoJson(texts()) : InfoJson(images());
+}
+
+std::string AnyModel::UnreadHeads() const {
+  if (facts_->sequences) return {};
+  return facts_->is_text() ? app::UnreadHeads(texts()) : app::UnreadHeads(images());
+}
 
 std::vector<io::Setting> AnyModel::Settings() const {
   if (entry_.path.empty() || facts_->sequences) return {};

@@ -29,10 +29,14 @@ class AnyModel {
   explicit AnyModel(const ModelEntry& entry, const Note& note = {});
 
   const ModelEntry& entry() const { return entry_; }
-  model::ModelKind kind() const { return facts_->kind; }
+  model::ModelKind kind() const { return facts_->kind(); }
   const ModelFacts& facts() const { return *facts_; }
   /// As stored.
   const io::TensorSet& tensors() const { return model::TensorsOf(*files_); }
+  /// The fields of `qkv info --json`.
+  io::Json Info() const;
+  /// Names heads in the file that vectors leave out; empty if there are none, or for a sequence model.
+  std::string UnreadHeads() const;
   /// How qkv used every setting in its files, the tokenizer's too; none for the models that qkv writes.
   std::vector<io::Setting> Settings() const;
 

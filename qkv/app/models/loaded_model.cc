@@ -26,7 +26,8 @@ LoadedModel::LoadedModel(const ModelEntry& entry, const Note& note) : entry_(ent
       bytes_ = image_->weight_bytes();
     }
   }
-  if (!entry.id.empty()) facts_.info["source"] = entry.id;
+  info_ = model.Info();
+  if (!entry.id.empty()) info_["source"] = entry.id;
   bytes_ = std::max(bytes_, facts_.expected_bytes);
 }
 

@@ -10,6 +10,7 @@
 #include "qkv/app/open/note.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/app/texts/texts.h"
+#include "qkv/io/json.h"
 #include "qkv/model/two_tower.h"
 
 namespace qkv::app {
@@ -17,9 +18,8 @@ namespace qkv::app {
 /// Const members may be called from several threads.
 class LoadedModel {
  public:
-  /// Opens and builds it. `note` receives what was assumed. Later errors and facts().info name the model by its id, not
-  /// by its path. Throws Error as AnyModel, and for a
-  /// sequence model.
+  /// Opens and builds it. `note` receives what was assumed. Later errors and info() name the model by its id, not by
+  /// its path. Throws Error as AnyModel and RequireListed.
   explicit LoadedModel(const ModelEntry& entry, const Note& note = {});
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -27,6 +27,7 @@ class LoadedModel {
   const ModelEntry& entry() const { return entry_; }
   const std::string& id() const { return entry_.id; }
   const ModelFacts& facts() const { return facts_; }
+  const io::Json& info() const { return info_; }  // the fields of `qkv info --json`
   /// The image encoder; with two towers the image tower. Null for a text model.
   const model::Model* image() const { return towers_ ? &towers_->image() : image_ ? &*image_ : nullptr; }
   /// Both towers, and the text tower with its tokenizer; null for any other model.
@@ -44,6 +45,7 @@ class LoadedModel {
   const ModelEntry entry_;
   const FileStamps stamps_;  // before the files were read
   ModelFacts facts_;
+  io::Json info_;
   std::optional<model::Model> image_;
   std::optional<model::TwoTowerModel> towers_;
   std::optional<TextEncoder> texts_;

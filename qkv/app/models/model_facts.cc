@@ -5,9 +5,6 @@
 #include <fstream>
 #include <variant>
 
-#include "qkv/app/models/info.h"
-#include "qkv/app/models/sequence_info.h"
-#include "qkv/app/models/text_info.h"
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/open.h"
 #include "qkv/app/open/shipped.h"
@@ -83,18 +80,15 @@ void Describe(const model::Checkpoint& checkpoint, const ModelEntry& entry, Mode
   facts.config = InputConfig(checkpoint, entry);
   const std::string authors = AuthorsPool(entry, checkpoint.description.config);
   facts.pool = !entry.pool.empty() ? entry.pool : authors.empty() ? "model" : authors;
-  facts.info = InfoJson(checkpoint);
 }
 
 void Describe(const model::TextCheckpoint& checkpoint, const ModelEntry& entry, ModelFacts& facts) {
   facts.texts = checkpoint.description;
-  facts.info = TextInfoJson(checkpoint);
   FindTasks(checkpoint, entry, facts);
 }
 
 void Describe(const model::SequenceCheckpoint& checkpoint, const ModelEntry&, ModelFacts& facts) {
   facts.sequences = checkpoint.config;
-  facts.info = SequenceInfoJson(checkpoint);
 }
 
 }  // namespace
@@ -111,6 +105,12 @@ std::string IdOfPath(const std::string& path) {
   return id;
 }
 
+model::ModelKind ModelFacts::kind() const {
+  if (texts) return model::ModelKind::kTexts;
+  if (sequences) return model::ModelKind::kSequences;
+  return images->decoder ? model::ModelKind::kCaptions : model::ModelKind::kImages;
+}
+
 std::string_view ModelFacts::kind_name() const {
   if (is_text()) return texts->encoder && texts->decoder ? "pair" : "text";
   if (sequences) return "sequence";
@@ -119,7 +119,6 @@ std::string_view ModelFacts::kind_name() const {
 
 ModelFacts DescribeModel(const model::AnyCheckpoint& checkpoint, const ModelEntry& entry) {
   ModelFacts facts;
-  facts.kind = model::KindOf(checkpoint);
   facts.parameters = CountElements(model::TensorsOf(checkpoint));
   facts.expected_bytes = EstimateBytes(facts.parameters, entry.build.precision);
   std::visit([&](const auto& files) { Describe(files, entry, facts); }, checkpoint);
@@ -135,7 +134,7 @@ ModelFacts DescribeModel(const ModelEntry& entry) {
 void RequireListed(const ModelFacts& facts, const ModelEntry& entry) {
   Require(!facts.sequences,
           "{} is {}, which qkv evaluate and qkv generate run; expected an image model or a text model", entry.path,
-          model::Describe(facts.kind));
+          model::Describe(facts.kind()));
 }
 
 // The regular files of a folder; links, as in snapshots of the hub, are followed.

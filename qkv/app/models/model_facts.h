@@ -10,14 +10,12 @@
 
 #include "qkv/app/open/model_entry.h"
 #include "qkv/core/file.h"
-#include "qkv/io/json.h"
 #include "qkv/model/checkpoint/any_checkpoint.h"
 
 namespace qkv::app {
 
 /// What a model's files say, with the entry's size and labels.
 struct ModelFacts {
-  model::ModelKind kind = model::ModelKind::kImages;
   std::optional<model::Description> images;     // for an image model, also with a text tower or a decoder
   std::optional<model::TextDescription> texts;  // for a text model
   std::optional<model::SequenceConfig> sequences;
@@ -25,9 +23,9 @@ struct ModelFacts {
   std::string pool;                             // of embeddings, as embed --pool
   int64_t parameters = 0;                       // elements of the stored tensors
   int64_t expected_bytes = 0;                   // estimate of what the weights take in memory
-  io::Json info = {};                           // the fields of `qkv info --json`
   bool translates = false, summarizes = false;  // tasks of an encoder-decoder of texts
 
+  model::ModelKind kind() const;
   bool is_image() const { return images.has_value(); }
   bool is_text() const { return texts.has_value(); }
   bool writes_text() const { return texts && texts->decoder; }

@@ -13,15 +13,13 @@
 namespace qkv::app {
 namespace {
 
-constexpr const char* kDigits = "built-in digits";
-
 model::Checkpoint OpenDigits(const ModelEntry& entry) {
   Require(entry.given.heads == 0, "open: the built-in model states its heads; expected none to be given, got {}",
           entry.given.heads);
   Require(entry.labels.empty(), "open: the built-in model names its classes; expected no file of labels");
   Require(entry.given.state_dict.empty(), "open: the built-in model is no PyTorch file; expected no state dict");
   Require(!entry.given.configure(), "open: the built-in model states its configuration; expected none to be given");
-  return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), kDigits);
+  return model::Checkpoint::FromBytes(builtin::DigitsConfig(), builtin::DigitsWeights(), "built-in digits");
 }
 
 // What an entry says that only image models have: "size, labels"; pool "model" is that of all models.

@@ -3,15 +3,14 @@
 #include <utility>
 
 #include "qkv/app/models/abilities.h"
-#include "qkv/app/models/info.h"
-#include "qkv/app/open/open.h"
+#include "qkv/app/open/hub.h"
 #include "qkv/app/texts/texts.h"
 
 namespace qkv::app {
 
 struct Embedder::Tower {
   Tower(const AnyModel& model, const Note& note)
-      : towers(model.BuildTowers(model::Towers::kText)), encoder(towers, model.entry().path, note) {}
+      : towers(model.BuildTowers(model::Towers::kText)), encoder(towers, FindModel(model.entry().path), note) {}
 
   const model::TwoTowerModel towers;
   const TextEncoder encoder;
@@ -34,7 +33,7 @@ int Embedder::Images(const ImageList& images, const PipelineOptions& pipeline, b
   if (!images_) {
     model_.Require(work_, kEmbedImages);
     RequireOneVector();
-    if (const std::string unread = UnreadHeads(model_.images()); !unread.empty()) Notify(note_, unread);
+    if (const std::string unread = model_.UnreadHeads(); !unread.empty()) Notify(note_, unread);
     if (const std::string& pool = model_.facts().pool; model_.entry().pool.empty() && pool != "model") {
       Notify(note_, FormatShown("{}: --pool {}, as its authors embed images (else give --pool)", model_.images().source,
                                 pool));
@@ -47,7 +46,7 @@ int Embedder::Images(const ImageList& images, const PipelineOptions& pipeline, b
   return Embed(*images_, images, options, use);
 }
 
-Tensor<float> Embedder::Texts(std::span<const std::string> texts) {
+Tensor<float> Embedder::EmbedTexts(std::span<const std::string> texts) {
   if (!model_.facts().is_text()) {
     if (!tower_) {
       model_.Require(work_, kEmbedTexts);
@@ -57,10 +56,21 @@ Tensor<float> Embedder::Texts(std::span<const std::string> texts) {
   }
   if (!language_) {
     model_.Require(work_, kEmbedTexts);
-    if (const std::string unread = UnreadHeads(model_.texts()); !unread.empty()) Notify(note_, unread);
+    if (const std::string unread = model_.UnreadHeads(); !unread.empty()) Notify(note_, unread);
     language_.emplace(model_.BuildLanguage());
   }
   return language_->Embed(texts, note_);
+}
+
+std::vector<Embedding> Embedder::Texts(std::span<const std::string> texts) {
+  const Tensor<float> vectors = EmbedTexts(texts);
+  const int64_t width = vectors.dim(1);
+  std::vector<Embedding> embeddings;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const float* vector = vectors.view().at(static_cast<int64_t>(i));
+    embeddings.push_back({texts[i], Shape({width}), {vector, vector + width}});
+  }
+  return embeddings;
 }
 
 EmbeddingSource Embedder::SourceWith(const std::string& pool) const {

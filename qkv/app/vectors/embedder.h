@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "qkv/app/models/any_model.h"
 #include "qkv/app/vectors/embed.h"
@@ -25,8 +27,8 @@ class Embedder {
   /// images, or that has no one vector of an image and is not told how to pool its tokens.
   int Images(const ImageList& images, const PipelineOptions& pipeline, bool unit_length,
              const std::function<void(std::span<const Embedding>)>& use);
-  /// The vectors of texts, [texts, width]. Throws Error for a model that embeds no texts.
-  Tensor<float> Texts(std::span<const std::string> texts);
+  /// The vectors of texts, each with its text as its path. Throws Error for a model that embeds no texts.
+  std::vector<Embedding> Texts(std::span<const std::string> texts);
 
   /// What makes the vectors of images, and of texts.
   EmbeddingSource SourceOfImages() const;
@@ -35,6 +37,7 @@ class Embedder {
  private:
   struct Tower;  // the text tower with its tokenizer
 
+  Tensor<float> EmbedTexts(std::span<const std::string> texts);  // [texts, width]
   EmbeddingSource SourceWith(const std::string& pool) const;
   void RequireOneVector() const;
 
