@@ -41,6 +41,12 @@
 #include <range/v3/algorithm/upper_bound.hpp>
 #include <type_traits>
 
+// Not while the packages themselves are compiled.
+#if __has_include(<fmt/format.h>)
+#define QKV_HAS_FMT
+#include <fmt/format.h>
+#endif
+
 namespace std {
 
 namespace ranges {
@@ -88,6 +94,14 @@ enable_if_t<is_floating_point_v<Number>, from_chars_result> from_chars(const cha
   const auto [end, error] = fast_float::from_chars(first, last, number);
   return {end, error};
 }
+#ifdef QKV_HAS_FMT
+template <typename Number>
+enable_if_t<is_floating_point_v<Number>, to_chars_result> to_chars(char* first, char* last, Number number) {
+  const auto room = static_cast<size_t>(last - first);
+  const auto written = fmt::format_to_n(first, room, "{}", number);
+  return written.size > room ? to_chars_result{last, errc::value_too_large} : to_chars_result{written.out, errc{}};
+}
+#endif
 
 template <typename T>
 class atomic_ref {
