@@ -14,6 +14,7 @@
 #include <range/v3/algorithm/adjacent_find.hpp>
 #include <range/v3/algorithm/all_of.hpp>
 #include <range/v3/algorithm/any_of.hpp>
+#include <range/v3/algorithm/binary_search.hpp>
 #include <range/v3/algorithm/copy.hpp>
 #include <range/v3/algorithm/copy_if.hpp>
 #include <range/v3/algorithm/count.hpp>
@@ -53,6 +54,7 @@ namespace ranges {
 using ::ranges::adjacent_find;
 using ::ranges::all_of;
 using ::ranges::any_of;
+using ::ranges::binary_search;
 using ::ranges::copy;
 using ::ranges::copy_if;
 using ::ranges::count;
