@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/core/fork.h"
 #include "qkv/core/serial.h"
 #include "qkv/core/work.h"
 
@@ -69,15 +70,9 @@ struct alignas(64) Share {
   std::atomic<uint64_t> ticket{0};
 };
 
+// Never destroyed: its threads end with the process.
 class Pool {
  public:
-  ~Pool() {
-    stopped_ = true;
-    signal_.fetch_add(1);
-    signal_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-  }
-
   /// False when another thread uses the pool.
   bool Run(int64_t count, internal::TaskBody body, void* context, int threads) {
     const std::unique_lock lock(busy_, std::try_to_lock);
@@ -187,7 +182,6 @@ class Pool {
         continue;
       }
       seen = now;
-      if (stopped_) return;
       TakeTasks(seen, id);
     }
   }
@@ -200,7 +194,7 @@ class Pool {
   std::atomic<int> asleep_{0};  // workers that must be woken
   std::exception_ptr failure_;
   std::mutex failure_mutex_;
-  std::atomic<bool> failed_{false}, stopped_{false};
+  std::atomic<bool> failed_{false};
   std::atomic<int> threads_{0};
   std::atomic<uint32_t> count_{0};
   std::array<Share, kMostThreads> shares_;
@@ -208,6 +202,8 @@ class Pool {
   alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<uint32_t> signal_{0};  // the number of the last job
 };
+
+constinit internal::PerProcess<Pool> g_pool;
 
 }  // namespace
 
@@ -247,13 +243,12 @@ void RunCancellable(void* context, int64_t task, int thread) {
 }  // namespace
 
 void RunTasks(int64_t count, TaskBody body, void* context) {
-  static Pool pool;
   const auto threads = static_cast<int>(std::min<int64_t>({NumThreads(), count, kMostThreads}));
   const bool fits = count <= static_cast<int64_t>(Ticket::kMask);
   if (threads > 1 && fits && !t_in_parallel) {
     CancellableBody whole{body, context, t_work.cancel};
-    if (whole.cancel == nullptr ? pool.Run(count, body, context, threads)
-                                : pool.Run(count, RunCancellable, &whole, threads)) {
+    if (whole.cancel == nullptr ? g_pool.Get().Run(count, body, context, threads)
+                                : g_pool.Get().Run(count, RunCancellable, &whole, threads)) {
       return;
     }
   }

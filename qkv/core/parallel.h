@@ -21,7 +21,8 @@ void RunTasks(int64_t count, TaskBody body, void* context);
 
 /// Calls f(task, thread) for each task = 0…count-1; 0 <= thread < NumThreads(). Thread t of T starts with the t-th of T
 /// equal shares and then takes tasks of the others, so loops of the same shape find their data in their own caches.
-/// Nested loops, and loops of a second thread while another loop runs, run on the calling thread as thread 0.
+/// Nested loops, and loops of a second thread while another loop runs, run on the calling thread as thread 0. A forked
+/// child has loops on threads of its own, unless it was forked by a task.
 template <typename F>
 void ParallelTasks(int64_t count, F&& f) {
   internal::RunTasks(

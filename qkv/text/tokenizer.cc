@@ -1,8 +1,8 @@
 #include "qkv/text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -68,20 +68,28 @@ struct Tokenizer::State {
   int64_t special_count = 0;                        // tokens that the templates add
   std::unordered_map<int32_t, size_t> added_by_id;  // of parts.added
   bool byte_level = false;                          // tokens are written in the alphabet of byte-level BPE
-  mutable std::mutex mutex;
-  mutable std::vector<std::unique_ptr<Workspace>> idle;
+  // Without a lock, which a forked child would find as another thread of its parent held it.
+  mutable std::array<std::atomic<Workspace*>, kMaxIdleWorkspaces> idle{};
+
+  ~State() {
+    for (const auto& place : idle) delete place.load();
+  }
 
   std::unique_ptr<Workspace> Take() const {
-    const std::lock_guard lock(mutex);
-    if (idle.empty()) return std::make_unique<Workspace>();
-    std::unique_ptr<Workspace> workspace = std::move(idle.back());
-    idle.pop_back();
-    return workspace;
+    for (auto& place : idle) {
+      if (place.load(std::memory_order_relaxed) == nullptr) continue;
+      if (Workspace* const workspace = place.exchange(nullptr)) return std::unique_ptr<Workspace>(workspace);
+    }
+    return std::make_unique<Workspace>();
   }
   void GiveBack(std::unique_ptr<Workspace> workspace) const {
     workspace->model.Shrink();
-    const std::lock_guard lock(mutex);
-    if (idle.size() < kMaxIdleWorkspaces) idle.push_back(std::move(workspace));
+    for (auto& place : idle) {
+      Workspace* empty = nullptr;
+      if (!place.compare_exchange_strong(empty, workspace.get())) continue;
+      static_cast<void>(workspace.release());
+      return;
+    }
   }
 
   void AppendSegment(std::string_view text, bool at_start, Workspace& workspace, std::vector<int32_t>* ids) const;

@@ -134,10 +134,11 @@ bool IsInert(char32_t code, NormalForm form) {
   return alone == mapped;
 }
 
-// Tables for the Basic Multilingual Plane, made when first used (under a millisecond).
+// Tables for the Basic Multilingual Plane, made when first used (under a millisecond). Never destroyed: a thread may
+// read one while the process exits.
 const std::bitset<kBmpEnd>& InertTable(NormalForm form) {
   const auto make = [](NormalForm of) {
-    auto table = std::make_unique<std::bitset<kBmpEnd>>();
+    auto* const table = new std::bitset<kBmpEnd>();
     for (char32_t code = 0; code < kBmpEnd; ++code) {
       if (code < 0xd800 || code > 0xdfff) table->set(code, IsInert(code, of));
     }
@@ -145,21 +146,21 @@ const std::bitset<kBmpEnd>& InertTable(NormalForm form) {
   };
   switch (form) {
     case NormalForm::kNfc: {
-      static const auto table = make(NormalForm::kNfc);
+      static const auto* const table = make(NormalForm::kNfc);
       return *table;
     }
     case NormalForm::kNfd: {
-      static const auto table = make(NormalForm::kNfd);
+      static const auto* const table = make(NormalForm::kNfd);
       return *table;
     }
     case NormalForm::kNfkc: {
-      static const auto table = make(NormalForm::kNfkc);
+      static const auto* const table = make(NormalForm::kNfkc);
       return *table;
     }
     case NormalForm::kNfkd:
       break;
   }
-  static const auto table = make(NormalForm::kNfkd);
+  static const auto* const table = make(NormalForm::kNfkd);
   return *table;
 }
 

@@ -1,7 +1,11 @@
 // Lengths, padding, batches and special tokens.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/support/errors.h"
+#include "tests/support/forks.h"
 #include "tests/text/support.h"
 
 namespace qkv::text {
@@ -64,6 +68,19 @@ TEST(Tokenizer, TokensAndIds) {
     EXPECT_EQ(tokenizer.TokenOf(-1), std::nullopt);
     EXPECT_EQ(tokenizer.TokenOf(tokenizer.max_id() + 1), std::nullopt);
   }
+}
+
+// Whatever another thread of its parent was doing with the tokenizer.
+TEST(Tokenizer, EncodesInAForkedChild) {
+  const Tokenizer gpt2 = OpenGolden("gpt2");
+  const std::vector<int32_t> ids = gpt2.Encode("two");
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) gpt2.Encode("two");
+  });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ExitsAfter(3, [&] { return gpt2.Encode("two") == ids ? 3 : 1; }));
+  stop = true;
+  other.join();
 }
 
 TEST(Tokenizer, BertKnowsItsTokensAndLength) {
