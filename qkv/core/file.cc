@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -16,6 +17,7 @@
 #include "qkv/core/pages.h"
 #include "qkv/core/staged_file.h"
 #include "qkv/core/temporary.h"
+#include "qkv/core/work.h"
 
 namespace qkv {
 namespace {
@@ -82,8 +84,10 @@ InputFile::~InputFile() {
 }
 
 void InputFile::Read(std::span<std::byte> to) {
+  constexpr size_t kPiece = size_t{8} << 20;  // some milliseconds, between which it can be cancelled
   while (!to.empty()) {
-    const ssize_t got = ::read(descriptor_, to.data(), to.size());
+    CheckTask();
+    const ssize_t got = ::read(descriptor_, to.data(), std::min(to.size(), kPiece));
     if (got < 0 && errno == EINTR) continue;
     RequireCall(got >= 0, "read", *path_);
     Require(got > 0, "cannot read {}: it became shorter", path_->native());

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -28,6 +31,9 @@ namespace {
 // of one, shorter than a time slice. On a virtual machine a core that slept takes longest to wake: with 1000 rounds the
 // median of ViT-B in int8, one pass every 200 ms, was 45 ms, with 6000 it is 26; beside two busy programs 88 and 63.
 constexpr int kSpins = 6000;
+
+// Between two questions of a caller that waits for tasks to its CancelScope.
+constexpr std::chrono::milliseconds kAskWaiting{20};
 
 // No more threads than this are started.
 constexpr int kMostThreads = 1024;
@@ -73,8 +79,8 @@ struct alignas(64) Share {
 // Never destroyed: its threads end with the process.
 class Pool {
  public:
-  /// False when another thread uses the pool.
-  bool Run(int64_t count, internal::TaskBody body, void* context, int threads) {
+  /// False when another thread uses the pool. `asked`, if not null, is asked while the caller waits.
+  bool Run(int64_t count, internal::TaskBody body, void* context, int threads, const internal::CancelState* asked) {
     const std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock) return false;
     StartWorkers(threads - 1);
@@ -85,6 +91,7 @@ class Pool {
     count_.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
+    asks_.store(asked != nullptr, std::memory_order_relaxed);
     const uint32_t job = signal_.load(std::memory_order_relaxed) + 1;
     for (int i = 0; i < threads; ++i) {
       shares_[i].ticket.store(Ticket::Make(job, count * i / threads, count * (i + 1) / threads),
@@ -93,7 +100,7 @@ class Pool {
     signal_.fetch_add(1, std::memory_order_release);
     signal_.notify_all();
     TakeTasks(job, 0);
-    AwaitTasks(static_cast<uint32_t>(count));
+    AwaitTasks(static_cast<uint32_t>(count), asked);
     if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(failure_, nullptr));
     return true;
   }
@@ -145,25 +152,54 @@ class Pool {
         try {
           body_(context_, static_cast<int64_t>(Ticket::Next(ticket)), thread);
         } catch (...) {
-          const std::lock_guard lock(failure_mutex_);
-          if (!failed_.exchange(true)) failure_ = std::current_exception();
+          KeepFailure();
         }
       }
       const uint32_t count = count_.load(std::memory_order_relaxed);
-      if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == count) done_.notify_one();
+      const bool asks = asks_.load(std::memory_order_relaxed);
+      if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == count) WakeCaller(asks);
       ticket = share.load(std::memory_order_acquire);
     }
   }
 
-  void AwaitTasks(uint32_t count) {
+  // Keeps the exception that is being handled, if it is the job's first.
+  void KeepFailure() {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failed_.exchange(true)) failure_ = std::current_exception();
+  }
+
+  void WakeCaller(bool asks) {
+    if (!asks) return done_.notify_one();
+    { const std::lock_guard lock(done_mutex_); }  // the caller has not looked yet, or waits
+    done_changed_.notify_one();
+  }
+
+  void AwaitTasks(uint32_t count, const internal::CancelState* asked) {
     uint32_t done = done_.load(std::memory_order_acquire);
     for (int spin = 0; done != count && spin < kSpins; ++spin) {
       RelaxCore();
       done = done_.load(std::memory_order_acquire);
     }
+    if (asked != nullptr) return AwaitAsking(count, *asked);
     while (done != count) {  // a worker lost its core in the middle of a task
       done_.wait(done, std::memory_order_acquire);
       done = done_.load(std::memory_order_acquire);
+    }
+  }
+
+  // An atomic cannot be waited for with a limit of time. Once cancelled, tasks that are not begun are left out.
+  void AwaitAsking(uint32_t count, const internal::CancelState& asked) {
+    std::unique_lock lock(done_mutex_);
+    const auto ended = [&] { return done_.load(std::memory_order_acquire) == count; };
+    while (!done_changed_.wait_for(lock, kAskWaiting, ended)) {
+      if (failed_.load(std::memory_order_relaxed)) continue;
+      lock.unlock();
+      try {
+        if (asked.cancelled()) throw Cancelled();
+      } catch (...) {
+        KeepFailure();
+      }
+      lock.lock();
     }
   }
 
@@ -194,7 +230,9 @@ class Pool {
   std::atomic<int> asleep_{0};  // workers that must be woken
   std::exception_ptr failure_;
   std::mutex failure_mutex_;
-  std::atomic<bool> failed_{false};
+  std::atomic<bool> failed_{false}, asks_{false};
+  std::mutex done_mutex_;  // for a caller that asks
+  std::condition_variable done_changed_;
   std::atomic<int> threads_{0};
   std::atomic<uint32_t> count_{0};
   std::array<Share, kMostThreads> shares_;
@@ -237,6 +275,7 @@ struct CancellableBody {
 void RunCancellable(void* context, int64_t task, int thread) {
   const auto& whole = *static_cast<const CancellableBody*>(context);
   const ShareCancel share(whole.cancel);
+  CheckTask();
   whole.body(whole.context, task, thread);
 }
 
@@ -247,12 +286,16 @@ void RunTasks(int64_t count, TaskBody body, void* context) {
   const bool fits = count <= static_cast<int64_t>(Ticket::kMask);
   if (threads > 1 && fits && !t_in_parallel) {
     CancellableBody whole{body, context, t_work.cancel};
-    if (whole.cancel == nullptr ? g_pool.Get().Run(count, body, context, threads)
-                                : g_pool.Get().Run(count, RunCancellable, &whole, threads)) {
+    const CancelState* const asked = ChecksTasks() ? whole.cancel : nullptr;
+    if (whole.cancel == nullptr ? g_pool.Get().Run(count, body, context, threads, nullptr)
+                                : g_pool.Get().Run(count, RunCancellable, &whole, threads, asked)) {
       return;
     }
   }
-  for (int64_t task = 0; task < count; ++task) body(context, task, 0);
+  for (int64_t task = 0; task < count; ++task) {
+    CheckTask();
+    body(context, task, 0);
+  }
 }
 
 }  // namespace internal

@@ -35,22 +35,28 @@ void LookAtWork() {
     }
     work.next = std::min(work.next, work.most + 1);
   }
-  if (work.cancel == nullptr) return;
+  if (work.cancel != nullptr) AskCancelled();
+}
+
+void AskCancelled() {
+  WorkMeter& work = t_work;
   const auto now = std::chrono::steady_clock::now();
   if (now - t_asked < kAsk) return;
   t_asked = now;
   if (work.cancel->cancelled()) {
-    work.next = work.steps;
+    work.next = work.steps;  // the next step asks again
     t_asked = {};
     throw Cancelled();
   }
 }
 
 ShareCancel::ShareCancel(CancelState* cancel) : before_(std::exchange(t_work.cancel, cancel)) {
+  if (cancel == before_) return;  // a task on the caller's own thread, which has asked
   t_work.next = t_work.steps;
   t_asked = {};
 }
 ShareCancel::~ShareCancel() {
+  if (t_work.cancel == before_) return;
   t_work.cancel = before_;
   t_asked = {};
 }
@@ -67,7 +73,8 @@ std::function<bool()> InnermostCancel() {
   return [cancel = internal::t_work.cancel] { return cancel != nullptr && cancel->cancelled(); };
 }
 
-CancelScope::CancelScope(std::function<bool()> cancelled) : state_(std::move(cancelled)), share_(&state_) {}
+CancelScope::CancelScope(std::function<bool()> cancelled, CancelChecks checks)
+    : state_(std::move(cancelled), checks), share_(&state_) {}
 
 WorkBudget::WorkBudget(int64_t steps, std::string what)
     : what_(std::move(what)), steps_(steps), outer_(t_budget), before_(internal::t_work) {

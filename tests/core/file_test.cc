@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "qkv/core/error.h"
+#include "qkv/core/work.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
 
@@ -171,6 +172,13 @@ TEST(ExchangeFolders, PutsEachInTheOthersPlace) {
   EXPECT_EQ(ReadFile(folder / "a" / "file"), "b");
   EXPECT_EQ(folder.Count(), 2);
   EXPECT_THROW(ExchangeFolders(folder / "a", folder / "missing"), Error);
+}
+
+TEST(ReadFile, CanBeCancelled) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "a", "12345");
+  const CancelScope scope([] { return true; }, CancelChecks::kInTasks);
+  EXPECT_THROW(ReadFile(folder / "a"), Cancelled);
 }
 
 TEST(ReadFile, RefusesMoreThanTheLimit) {

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <thread>
 
+#include "qkv/core/await.h"
 #include "qkv/core/error.h"
 #include "qkv/core/parallel.h"
 
@@ -71,6 +74,83 @@ TEST(Work, ParallelLoopsAreCancelledToo) {
   std::atomic<int> seen{0};
   ParallelTasks(100, [&](int64_t, int) { seen += IsCancelled() ? 1 : 0; });  // workers keep no scope
   EXPECT_EQ(seen, 0);
+}
+
+// Tasks that count no steps, in loops on one thread and more, and in loops within them.
+TEST(Work, AScopeOfTasksEndsLoopsThatCheckNothing) {
+  for (const int threads : {1, 2}) {
+    SetNumThreads(threads);
+    for (const int64_t outer : {1, 4}) {
+      std::atomic<int> done{0};
+      const CancelScope scope([&] { return done > 10; }, CancelChecks::kInTasks);
+      EXPECT_THROW(ParallelTasks(outer,
+                                 [&](int64_t, int) {
+                                   ParallelTasks(2000, [&](int64_t, int) {
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                     ++done;
+                                   });
+                                 }),
+                   Cancelled);
+      EXPECT_LT(done, 1900);
+    }
+  }
+  SetNumThreads(2);
+}
+
+TEST(Work, OnlyAScopeOfTasksIsAskedByThem) {
+  for (const int threads : {1, 2}) {
+    SetNumThreads(threads);
+    for (const CancelChecks checks : {CancelChecks::kBetweenSteps, CancelChecks::kInTasks}) {
+      std::atomic<int> asked{0};
+      const CancelScope scope([&] { return ++asked < 0; }, checks);
+      ParallelTasks(50, [&](int64_t, int) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+      EXPECT_EQ(asked > 0, checks == CancelChecks::kInTasks);
+    }
+  }
+  SetNumThreads(2);
+}
+
+TEST(Work, ACallerThatWaitsForTasksAsks) {
+  SetNumThreads(2);
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> begun{0};
+  std::atomic<bool> waits{false}, asked{false};
+  const CancelScope scope(
+      [&] {
+        if (waits && std::this_thread::get_id() == caller) asked = true;
+        return asked.load();
+      },
+      CancelChecks::kInTasks);
+  EXPECT_THROW(ParallelTasks(2,
+                             [&](int64_t, int) {
+                               for (++begun; begun < 2;) std::this_thread::yield();
+                               if (std::this_thread::get_id() == caller) {
+                                 waits = true;
+                                 return;
+                               }
+                               for (int i = 0; i < 10'000 && !asked; ++i) {
+                                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                               }
+                             }),
+               Cancelled);
+  EXPECT_TRUE(asked);
+}
+
+TEST(Work, AwaitOrCancel) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::unique_lock lock(mutex);
+  int looks = 0;
+  AwaitOrCancel(changed, lock, [&] { return ++looks > 0; });
+  const CancelScope scope(
+      [&] {
+        EXPECT_TRUE(mutex.try_lock());
+        mutex.unlock();
+        return looks > 1;
+      },
+      CancelChecks::kInTasks);
+  EXPECT_THROW(AwaitOrCancel(changed, lock, [&] { return ++looks < 0; }), Cancelled);
+  EXPECT_FALSE(lock.owns_lock());
 }
 
 TEST(Work, ABudgetEndsInAnErrorThatNamesIt) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "qkv/core/await.h"
 #include "qkv/core/parallel.h"
 #include "qkv/core/work.h"
 
@@ -36,7 +37,7 @@ void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& op
 
 void DecodingBudget::Acquire(int64_t bytes) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
+  AwaitOrCancel(changed_, lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
   used_ += bytes;
 }
 

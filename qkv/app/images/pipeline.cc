@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "qkv/app/images/image_reader.h"
+#include "qkv/core/await.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/model/blocks/finite.h"
@@ -108,7 +109,8 @@ class Pipeline {
   /// The next batch of files, or null when there are no more.
   Slot* Claim() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopped_ || next_ == files_.size() || claimed_ - used_ < slots_.size(); });
+    AwaitOrCancel(changed_, lock,
+                  [&] { return stopped_ || next_ == files_.size() || claimed_ - used_ < slots_.size(); });
     if (stopped_ || next_ == files_.size()) return nullptr;
     Slot& slot = slots_[claimed_++ % slots_.size()];
     // Batches shrink towards the end, so that all threads end at about the same time.

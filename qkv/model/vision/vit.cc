@@ -150,6 +150,7 @@ void Vit<T>::PrepareGrid(int64_t grid_h, int64_t grid_w, Workspace<T>& workspace
   const bool places = nn::IsPositional(config_.block.attention.kind);
   const bool rotary = rotary_ && !IsTrainedGrid(grid_h, grid_w);
   if (workspace.model == id_ && workspace.grid_height == grid_h && workspace.grid_width == grid_w) return;
+  workspace.model = 0;  // until all of it is, since loops may throw
   if (positions) {
     workspace.positions = Tensor<T>::Uninitialised({grid_h * grid_w, config_.block.width});
     if (config_.positions == Positions::kSinCos) {

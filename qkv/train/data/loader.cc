@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "qkv/core/await.h"
 #include "qkv/core/error.h"
 #include "qkv/core/rng.h"
 
@@ -147,7 +148,7 @@ const LoadedBatch* Loader::Next() {
   }
   if (Ended(next_step_)) return nullptr;
   Slot& slot = *slots_[static_cast<size_t>(next_step_ % std::ssize(slots_))];
-  changed_.wait(lock, [&] { return slot.made == pieces_; });
+  AwaitOrCancel(changed_, lock, [&] { return slot.made == pieces_; });
   if (slot.failure) std::rethrow_exception(slot.failure);
   const Part part = StepPart(next_step_);
   slot.batch = {.step = next_step_, .epoch = part.epoch, .first_image = part.first};
