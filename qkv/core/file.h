@@ -56,8 +56,9 @@ class InputFile {
 };
 
 /// A file's bytes, mapped read-only. Movable; unmapped on destruction. Allocates nothing. If another process truncates
-/// the file, this process does not end with SIGBUS: missing bytes read as zeros, and RequireUnchanged throws. The first
-/// MappedFile installs the signal handler, which passes every fault outside of MappedFiles to the previous handler.
+/// the file, this process does not end with SIGBUS: missing bytes read as zeros, and RequireUnchanged throws. A
+/// MappedFile installs the signal handler unless it is in front, and that passes every fault outside of MappedFiles to
+/// the handler that it replaced.
 class MappedFile {
  public:
   MappedFile() = default;
