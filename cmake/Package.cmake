@@ -21,6 +21,8 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME qkv)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 # From the program itself; needs dpkg-dev.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+# Loaded at the first HEIC or AVIF file (qkv/image/heif_library.h).
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS libheif1)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
 "qkv reads timm, Hugging Face and vit-pytorch checkpoints (safetensors) as they
 lie on disk, and classifies, embeds and compares images with them. No Python,
@@ -29,7 +31,8 @@ no export step. A small classifier of digits is built in.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libqkv-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-"libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, libheif-dev, libfreetype-dev, libpcre2-dev, libutf8proc-dev, libyaml-cpp-dev, zlib1g-dev, libdeflate-dev, pkgconf")
+"libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, libfreetype-dev, libpcre2-dev, libutf8proc-dev, libyaml-cpp-dev, zlib1g-dev, libdeflate-dev, pkgconf")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS libheif1)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 "Headers and static libraries of qkv, a Vision Transformer runtime in C++20,
 for find_package(qkv) and pkg-config.")

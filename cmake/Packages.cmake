@@ -10,7 +10,7 @@ find_package(TIFF REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(WebP REQUIRED IMPORTED_TARGET libwebp libwebpdemux)
-pkg_check_modules(Heif REQUIRED IMPORTED_TARGET libheif)
+pkg_check_modules(Heif REQUIRED libheif)  # headers; the library is loaded when it is used
 pkg_check_modules(Pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(Utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(Deflate REQUIRED IMPORTED_TARGET libdeflate)

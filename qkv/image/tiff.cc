@@ -25,7 +25,7 @@ constexpr int64_t kCodecBuffers = 4;
 // Window of LZMA and ZSTD as libtiff writes them. A file may declare more, which takes addresses, but memory only as
 // far as a strip or tile goes.
 constexpr int64_t kWindowBytes = int64_t{10} << 20;
-constexpr int64_t kStepsPerByte = 4, kStepsPerPixel = 2;
+constexpr int64_t kTiffStepsPerByte = 4, kTiffStepsPerPixel = 2;
 
 /// The file in memory, and libtiff's messages.
 struct Input {
@@ -276,7 +276,7 @@ class TiffReader {
     raster.Reuse({rows, layout_.width});
     for (int64_t y = 0; y < layout_.height; y += rows) {
       const int64_t count = std::min(rows, layout_.height - y);
-      Spend(kStepsPerByte * count * layout_.width);
+      Spend(kTiffStepsPerByte * count * layout_.width);
       std::fill(raster.span().begin(), raster.span().end(), 0);
       rgba.row_offset = static_cast<int>(y);
       Check(TIFFRGBAImageGet(&rgba, raster.data(), layout_.width, static_cast<uint32_t>(count)) != 0);
@@ -315,12 +315,12 @@ class TiffReader {
         } else {
           const uint32_t strip = TIFFComputeStrip(tiff_.get(), y, static_cast<uint16_t>(plane));
           const tmsize_t wanted = row_bytes * count;
-          Spend(kStepsPerByte * wanted);
+          Spend(kTiffStepsPerByte * wanted);
           Check(TIFFReadEncodedStrip(tiff_.get(), strip, out, wanted) == wanted);
         }
       }
       for (uint32_t i = 0; i < count; ++i) {
-        Spend(kStepsPerPixel * l.width);
+        Spend(kTiffStepsPerPixel * l.width);
         ConvertRow(band, i, image.pixels.view().at(y + i));
       }
     }
@@ -330,7 +330,7 @@ class TiffReader {
   void ReadTiles(uint32_t y, uint32_t count, uint16_t plane, uint32_t tile_width, Tensor<uint8_t>& tile, uint8_t* out) {
     const int64_t row_bytes = layout_.row_bytes(layout_.width), tile_row = layout_.row_bytes(tile_width);
     for (uint32_t x = 0; x < layout_.width; x += std::min(tile_width, layout_.width - x)) {
-      Spend(kStepsPerByte * tile.size());
+      Spend(kTiffStepsPerByte * tile.size());
       const uint32_t index = TIFFComputeTile(tiff_.get(), x, y, 0, plane);
       Check(TIFFReadEncodedTile(tiff_.get(), index, tile.data(), tile.size()) == tile.size());
       const int64_t begin = layout_.row_bytes(x), bytes = std::min(tile_row, row_bytes - begin);

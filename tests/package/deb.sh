@@ -20,6 +20,12 @@ for name in libfmt9 libpng16-16 libjpeg62-turbo; do
   esac
 done
 
+# What it loads when it is used (HEIC, AVIF) comes along, and is not linked.
+dpkg-deb -f "$program" Recommends | grep -q libheif1 || fail "qkv does not recommend libheif1"
+case $depends in
+  *libheif*) fail "qkv is linked with libheif: $depends" ;;
+esac
+
 # Below a root of its own: the system's database of packages is not touched. dpkg must be root to give files to root.
 root=$tmp/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers" "$root/var/log"
