@@ -1,8 +1,11 @@
 # The engine compiled to WebAssembly by Debian's emscripten (docs/web.md). Libraries that have compiled parts are built
-# here from Debian's own sources (tools/web_sources.sh), those that are headers are the machine's. Decoders of images and
+# here from Debian's own sources (tools/debian_sources.sh), those that are headers are the machine's. Decoders of images and
 # configurations of training are left out: browsers decode images, and nothing is trained there.
 set(QKV_WEB_SOURCES ${PROJECT_SOURCE_DIR}/build/wasm-sources)
-execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/web_sources.sh ${QKV_WEB_SOURCES} COMMAND_ERROR_IS_FATAL ANY)
+set(fetch ${PROJECT_SOURCE_DIR}/tools/debian_sources.sh ${QKV_WEB_SOURCES})
+execute_process(COMMAND ${fetch} bookworm fmtlib libdeflate libpng1.6 pcre2 utf8proc zlib COMMAND_ERROR_IS_FATAL ANY)
+# The version of Debian 12 has no vectors of double in WebAssembly.
+execute_process(COMMAND ${fetch} trixie highway COMMAND_ERROR_IS_FATAL ANY)
 
 enable_language(C)
 if(CCACHE)

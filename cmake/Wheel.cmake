@@ -1,0 +1,30 @@
+# What the wheel for PyPI (QKV_WHEEL) has otherwise than the system's packages: libtiff. Debian's needs JBIG-KIT (GPL-2.0),
+# LERC, LZMA and Zstandard, which a wheel would carry along; this one is static, from Debian's own source package and
+# without these. TIFF::TIFF as find_package(TIFF) makes it. What else is linked is bundled as Debian has it.
+include(ExternalProject)
+enable_language(C)
+set(sources ${PROJECT_SOURCE_DIR}/build/wheel-sources)
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/debian_sources.sh ${sources} bookworm tiff COMMAND_ERROR_IS_FATAL ANY)
+
+set(tiff ${PROJECT_BINARY_DIR}/wheel-tiff)
+# Hidden: not to be mixed up with another libtiff of the same process. The rest as in cmake/Hardening.cmake.
+set(flags -w -fvisibility=hidden -fstack-protector-strong -fstack-clash-protection -D_FORTIFY_SOURCE=3)
+list(JOIN flags " " flags)
+foreach(part jbig lerc lzma zstd cxx tiff-tools tiff-tests tiff-contrib tiff-docs)
+  list(APPEND without -D${part}=OFF)
+endforeach()
+foreach(part zlib libdeflate jpeg webp)
+  list(APPEND with -D${part}=ON)
+endforeach()
+ExternalProject_Add(wheel_tiff SOURCE_DIR ${sources}/tiff PREFIX ${tiff}
+  CMAKE_ARGS ${with} ${without} -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON
+             -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DCMAKE_C_FLAGS=${flags}
+             -DCMAKE_INSTALL_PREFIX=${tiff} -DCMAKE_INSTALL_LIBDIR=lib
+  BUILD_BYPRODUCTS ${tiff}/lib/libtiff.a LOG_CONFIGURE ON LOG_BUILD ON LOG_INSTALL ON LOG_OUTPUT_ON_FAILURE ON)
+
+file(MAKE_DIRECTORY ${tiff}/include)
+add_library(TIFF::TIFF STATIC IMPORTED GLOBAL)
+add_dependencies(TIFF::TIFF wheel_tiff)
+set_target_properties(TIFF::TIFF PROPERTIES IMPORTED_LOCATION ${tiff}/lib/libtiff.a
+                      INTERFACE_INCLUDE_DIRECTORIES ${tiff}/include)
+target_link_libraries(TIFF::TIFF INTERFACE JPEG::JPEG ZLIB::ZLIB PkgConfig::Deflate PkgConfig::WebP m)
