@@ -11,6 +11,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/core/own_file.h"
 
 namespace qkv::cli {
 namespace {
@@ -76,7 +77,7 @@ std::unique_ptr<train::Communicator> JoinProcesses() {
   const int launched = LaunchedProcesses();
   if (launched <= 1) return std::make_unique<train::Communicator>();
   // In the build folder beside the program, otherwise in the installed place.
-  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path program = OwnFile().parent_path();
   for (const fs::path& file : {program / kModule, program / QKV_MODULES / kModule}) {
     std::error_code ignored;
     if (!fs::exists(file, ignored)) continue;

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "qkv/core/error.h"
+#include "qkv/core/own_file.h"
 
 namespace qkv::app {
 
@@ -31,9 +32,10 @@ std::string_view ShippedNameOf(const std::string& path) {
 }
 
 fs::path FindShippedModel(std::string_view name) {
-  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path installed = program / QKV_MODELS, source = program / "../../models";
-  for (const fs::path& models : {installed, source}) {
+  // Beside Python's module, in the package of a system, in the source.
+  const fs::path own = OwnFile().parent_path();
+  const fs::path installed = own / QKV_MODELS, source = own / "../../models";
+  for (const fs::path& models : {own / "models", installed, source}) {
     std::error_code ignored;
     if (fs::exists(models / name / "config.json", ignored)) return (models / name).lexically_normal();
   }
