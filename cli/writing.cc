@@ -6,6 +6,7 @@
 
 #include "cli/output.h"
 #include "qkv/core/error.h"
+#include "qkv/model/sequence/generation_choices.h"
 
 namespace qkv::cli {
 
@@ -48,25 +49,24 @@ void DecodingOptions::AddSearch(Command command, std::string_view what) {
       .TypeName("X");
 }
 
-model::GenerationSettings DecodingOptions::Over(model::GenerationSettings s) const {
-  const auto whole = [](const std::optional<double>& from, int64_t* to) {
-    if (!from) return;
-    Require(*from == std::floor(*from), "expected a whole number, got {}", *from);
-    *to = static_cast<int64_t>(*from);
+model::GenerationSettings DecodingOptions::Over(const model::GenerationSettings& settings) const {
+  const auto whole = [](const std::optional<double>& given) -> std::optional<int64_t> {
+    if (!given) return {};
+    Require(*given == std::floor(*given), "expected a whole number, got {}", *given);
+    return static_cast<int64_t>(*given);
   };
-  const auto number = [](const std::optional<double>& from, double* to) {
-    if (from) *to = *from;
-  };
-  number(temperature, &s.sampling.temperature), number(top_p, &s.sampling.top_p), number(min_p, &s.sampling.min_p);
-  whole(top_k, &s.sampling.top_k);
-  s.sampling.seed = seed;
-  whole(tokens, &s.max_tokens), whole(min_tokens, &s.min_tokens), whole(beams, &s.beams);
-  whole(no_repeat_ngram, &s.no_repeat_ngram);
-  number(length_penalty, &s.length_penalty), number(repetition_penalty, &s.repetition_penalty);
-  // Beam search and sampling exclude each other: an option for one switches off the other of the model's files.
-  if (beams && s.beams > 1 && !temperature) s.sampling.temperature = 0;
-  if (temperature && *temperature > 0 && !beams) s.beams = 1;
-  return s;
+  const model::GenerationChoices choices{.max_tokens = whole(tokens),
+                                         .min_tokens = whole(min_tokens),
+                                         .beams = whole(beams),
+                                         .no_repeat_ngram = whole(no_repeat_ngram),
+                                         .top_k = whole(top_k),
+                                         .temperature = temperature,
+                                         .top_p = top_p,
+                                         .min_p = min_p,
+                                         .length_penalty = length_penalty,
+                                         .repetition_penalty = repetition_penalty,
+                                         .seed = seed};
+  return choices.Over(settings);
 }
 
 void UnfinishedTexts::Add(bool ended, int64_t tokens) {

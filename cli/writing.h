@@ -24,7 +24,7 @@ struct DecodingOptions {
   void AddSearch(Command command, std::string_view tokens);
 
   /// The settings, overridden by the given options.
-  model::GenerationSettings Over(model::GenerationSettings settings) const;
+  model::GenerationSettings Over(const model::GenerationSettings& settings) const;
 };
 
 /// Texts that ended at their greatest length, not at an end token.

@@ -1,8 +1,10 @@
 #include "qkv/server/generation_request.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "qkv/app/texts/language.h"
+#include "qkv/model/sequence/generation_choices.h"
 #include "qkv/server/tasks.h"
 
 namespace qkv::server {
@@ -47,23 +49,27 @@ constexpr Field kSeed = Whole("seed", 0, kMaxSeed, "The same seed gives the same
 
 }  // namespace
 
-model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings s) {
-  s.max_tokens = input.Integer(kMaxTokensField, s.max_tokens);
-  s.min_tokens = input.Integer(kMinTokens, s.min_tokens);
-  s.beams = input.Integer(kBeams, s.beams);
-  s.length_penalty = input.Number(kLengthPenalty, s.length_penalty);
-  s.no_repeat_ngram = input.Integer(kNoRepeatNgram, s.no_repeat_ngram);
-  s.repetition_penalty = input.Number(kRepetitionPenalty, s.repetition_penalty);
-  s.sampling.temperature = input.Number(kTemperature, s.sampling.temperature);
-  s.sampling.top_k = input.Integer(kTopK, s.sampling.top_k);
-  s.sampling.top_p = input.Number(kTopP, s.sampling.top_p);
-  s.sampling.min_p = input.Number(kMinP, s.sampling.min_p);
-  s.sampling.seed = static_cast<uint64_t>(input.Integer(kSeed, 0));
-  // Beam search and sampling exclude each other: a field for one switches off the other of the model's settings.
-  if (input.Has("beams") && s.beams > 1 && !input.Has("temperature")) s.sampling.temperature = 0;
-  if (input.Has("temperature") && s.sampling.temperature > 0 && !input.Has("beams")) s.beams = 1;
-  s.Validate();
-  return s;
+model::GenerationSettings SettingsOf(const RequestInput& input, const model::GenerationSettings& settings) {
+  const auto whole = [&](const Field& field) {
+    return input.Has(field.name) ? std::optional(input.Integer(field, 0)) : std::nullopt;
+  };
+  const auto real = [&](const Field& field) {
+    return input.Has(field.name) ? std::optional(input.Number(field, 0)) : std::nullopt;
+  };
+  const model::GenerationChoices choices{.max_tokens = whole(kMaxTokensField),
+                                         .min_tokens = whole(kMinTokens),
+                                         .beams = whole(kBeams),
+                                         .no_repeat_ngram = whole(kNoRepeatNgram),
+                                         .top_k = whole(kTopK),
+                                         .temperature = real(kTemperature),
+                                         .top_p = real(kTopP),
+                                         .min_p = real(kMinP),
+                                         .length_penalty = real(kLengthPenalty),
+                                         .repetition_penalty = real(kRepetitionPenalty),
+                                         .seed = static_cast<uint64_t>(input.Integer(kSeed, 0))};
+  model::GenerationSettings chosen = choices.Over(settings);
+  chosen.Validate();
+  return chosen;
 }
 
 std::vector<Field> WithDecoding(std::vector<Field> fields) {

@@ -16,7 +16,7 @@ namespace qkv::server {
 /// The model's settings with the fields of the request in their place: temperature, top_k, top_p, min_p, seed,
 /// max_tokens, min_tokens, beams, length_penalty, no_repeat_ngram, repetition_penalty, as the options of qkv generate.
 /// Throws HttpError 400 that names the field.
-model::GenerationSettings SettingsOf(const RequestInput& input, model::GenerationSettings usual);
+model::GenerationSettings SettingsOf(const RequestInput& input, const model::GenerationSettings& settings);
 
 /// These fields and those that SettingsOf reads.
 std::vector<Field> WithDecoding(std::vector<Field> fields);
