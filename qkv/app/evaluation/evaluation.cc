@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "qkv/app/images/classes.h"
+#include "qkv/app/images/image_reader.h"
 #include "qkv/app/images/thumbnail.h"
 #include "qkv/report/text.h"
 
@@ -21,7 +22,12 @@ constexpr int64_t kMistakeSide = 224;
 ImageList ListImages(const train::Split& split) {
   ImageList images{.files = split.files};
   if (!split.files.empty()) return images;
-  images.pixels = split.pixels;
+  images.read = [pixels = View<const uint8_t>(split.pixels)](size_t index, const image::DecodeOptions&,
+                                                             image::Workspace&, image::Image& image) {
+    const View<const uint8_t> one = pixels[static_cast<int64_t>(index)];
+    image.pixels.Reuse(one.shape());
+    std::copy_n(one.data(), one.size(), image.pixels.data());
+  };
   for (int64_t i = 0; i < split.size(); ++i) images.files.emplace_back(split.SampleName(i));
   return images;
 }
@@ -101,12 +107,11 @@ class WorstMistakes {
   std::vector<Candidate> kept_;
 };
 
-// Small pictures of images in memory.
-image::Image StoredPicture(View<const uint8_t> pixels, size_t index) {
-  const View<const uint8_t> one = pixels[static_cast<int64_t>(index)];
-  image::Image image{Tensor<uint8_t>::Uninitialised(one.shape())};
-  if (!one.dense()) return {};
-  std::copy_n(one.data(), one.size(), image.pixels.data());
+// A small picture of an image in memory.
+image::Image StoredPicture(const ImageList& images, size_t index) {
+  image::Workspace workspace;
+  image::Image image;
+  ReadImage(images, index, {}, workspace, image);
   return Thumbnail(image, kMistakeSide);
 }
 
@@ -115,7 +120,7 @@ std::vector<Mistake> DescribeMistakes(const std::vector<WorstMistakes::Candidate
                                       const image::DecodeOptions& decode) {
   std::vector<std::filesystem::path> files;
   for (const WorstMistakes::Candidate& one : worst) files.push_back(data.images.files[one.file]);
-  const bool stored = !data.images.pixels.empty();
+  const auto stored = static_cast<bool>(data.images.read);
   std::vector<image::Image> pictures(worst.size());
   if (!stored) pictures = ReadThumbnails(files, decode, kMistakeSide);
   std::vector<Mistake> mistakes;
@@ -126,7 +131,7 @@ std::vector<Mistake> DescribeMistakes(const std::vector<WorstMistakes::Candidate
                         .guess = ClassName(evaluation, one.guess, model.labels()),
                         .confidence = one.confidence,
                         .true_probability = one.true_probability,
-                        .picture = stored ? StoredPicture(data.images.pixels, one.file) : std::move(pictures[i])});
+                        .picture = stored ? StoredPicture(data.images, one.file) : std::move(pictures[i])});
   }
   return mistakes;
 }

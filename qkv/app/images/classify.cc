@@ -25,7 +25,7 @@ int Classify(const model::Model& model, const ImageList& images, const ClassifyO
     for (size_t b = 0; b < results.size(); ++b) {
       const std::span<const float> logits(batch.values.row(static_cast<int64_t>(b)),
                                           static_cast<size_t>(batch.values.dim(1)));
-      results[b].path = batch.paths[b];
+      results[b].path = batch.paths[b], results[b].file = batch.files[b];
       results[b].top = model.Top(logits, options.top);
       if (options.logits) results[b].logits.assign(logits.begin(), logits.end());
     }

@@ -16,6 +16,7 @@ struct Classification {
   std::string path;
   std::vector<model::Prediction> top;  // best first
   std::vector<float> logits;           // [C] if requested
+  size_t file = 0;                     // index in the list of images
 };
 
 /// {"path", "top": [{"index", "label", "score"}], "logits" if there are some}

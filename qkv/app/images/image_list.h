@@ -1,4 +1,4 @@
-// The images of a request: files, folders, standard input, or pixels in memory.
+// The images of a request: files, folders, standard input, or what is in memory.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,19 @@
 
 #include "qkv/app/open/note.h"
 #include "qkv/core/error.h"
-#include "qkv/core/tensor.h"
 #include "qkv/image/image.h"
+#include "qkv/image/workspace.h"
 
 namespace qkv::app {
 
+/// Writes the image of this index, of images that are not all in files. Called from several threads at a time.
+using ReadStored =
+    std::function<void(size_t index, const image::DecodeOptions& options, image::Workspace&, image::Image& image)>;
+
 struct ImageList {
   std::vector<std::filesystem::path> files;
-  /// [files, height, width, channels] if the images are in memory; `files` are then their names.
-  View<const uint8_t> pixels = {};
-  int failed = 0;  // folders without an image; a note names each
+  ReadStored read = {};  // empty: the images are in `files`; else those are their names
+  int failed = 0;        // folders without an image; a note names each
 };
 
 /// The images are not of the kind that the model is for. Ends the work on all images; any other error leaves out one.
@@ -35,7 +38,7 @@ using InspectImage = std::function<void(const std::filesystem::path& file, const
 /// counting notes and tables. Throws Error if no file is left.
 ImageList CollectImages(const std::vector<std::string>& paths, const Note& note);
 
-/// `count` files (or all, if there are fewer) at equal distances of a list without pixels: folders are sorted by class,
+/// `count` files (or all, if there are fewer) at equal distances of a list of files: folders are sorted by class,
 /// so the first ones would be of one class.
 ImageList SampleEvenly(const ImageList& images, int64_t count);
 

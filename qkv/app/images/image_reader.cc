@@ -35,6 +35,12 @@ void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& op
   image::Decode(std::as_bytes(std::span(bytes)), options, "-", workspace, image);
 }
 
+void ReadImage(const ImageList& images, size_t index, const image::DecodeOptions& options, image::Workspace& workspace,
+               image::Image& image) {
+  if (images.read) return images.read(index, options, workspace, image);
+  ReadImage(images.files[index], options, workspace, image);
+}
+
 void DecodingBudget::Acquire(int64_t bytes) {
   std::unique_lock lock(mutex_);
   AwaitOrCancel(changed_, lock, [&] { return used_ == 0 || used_ + bytes <= limit_; });
@@ -72,13 +78,7 @@ void PixelReader::Admit(int64_t bytes, Lane& lane) {
 }
 
 void PixelReader::ReadFile(size_t file, int64_t row, Lane& lane) {
-  if (images_.pixels.empty()) {
-    ReadImage(images_.files[file], lane.options, lane.workspace, lane.image);
-  } else {
-    const View<const uint8_t> pixels = images_.pixels[static_cast<int64_t>(file)];
-    lane.image.pixels.Reuse(pixels.shape());
-    std::copy_n(pixels.data(), pixels.size(), lane.image.pixels.data());
-  }
+  ReadImage(images_, file, lane.options, lane.workspace, lane.image);
   if (inspect_) inspect_(images_.files[file], lane.image);
   if (!shape_) {
     const Shape shape = model_.PixelsShape(lane.image);

@@ -30,6 +30,9 @@ class DecodingBudget {
 /// Decodes a file, or standard input if it is "-".
 void ReadImage(const std::filesystem::path& file, const image::DecodeOptions& options, image::Workspace& workspace,
                image::Image& image);
+/// The same for an image of a list.
+void ReadImage(const ImageList& images, size_t index, const image::DecodeOptions& options, image::Workspace& workspace,
+               image::Image& image);
 
 /// Consecutive files and their pixels.
 struct PixelBatch {

@@ -97,7 +97,7 @@ int Captioner::Write(const ImageList& images, const CaptionOptions& options,
     captions.clear();
     for (size_t i = 0; i < written.size(); ++i) {
       captions.push_back({batch.paths[i], DecodeKnown(tokenizer_, written[i].tokens), std::ssize(written[i].tokens),
-                          written[i].score, written[i].ended});
+                          written[i].score, written[i].ended, batch.files[i]});
     }
     use(captions);
   };

@@ -21,6 +21,7 @@ struct Caption {
   int64_t tokens = 0;  // of the text, with the one that ended it
   double score = 0;    // of a beam search
   bool ended = false;  // by its end token, not by its greatest length
+  size_t file = 0;     // index in the list of images
 };
 
 /// {"path", "text", "score", "tokens", "ended"}

@@ -128,7 +128,7 @@ int ClassifyByPrompts(const model::TwoTowerModel& model, const Prompts& prompts,
     results.resize(batch.paths.size());
     for (size_t b = 0; b < results.size(); ++b) {
       const auto row = static_cast<int64_t>(b);
-      results[b].path = batch.paths[b];
+      results[b].path = batch.paths[b], results[b].file = batch.files[b];
       results[b].top = BestPrompts(prompts, {scores.view().at(row), static_cast<size_t>(C)}, options.top);
       if (options.logits) results[b].logits.assign(logits.view().at(row), logits.view().at(row) + C);
     }

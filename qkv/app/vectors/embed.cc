@@ -56,6 +56,7 @@ int Embed(const model::Model& model, const ImageList& images, const EmbedOptions
     for (size_t b = 0; b < results.size(); ++b) {
       Embedding& embedding = results[b];
       embedding = PoolEmbedding(model, pooling, batch.paths[b], batch.values[static_cast<int64_t>(b)]);
+      embedding.file = batch.files[b];
       if (options.unit_length && pooling == Pooling::kModel) {
         Require(model::NormaliseRows(View<float>(embedding.values.data(), {1, std::ssize(embedding.values)})) < 0,
                 "embed: {}: its vector has no direction", embedding.path);

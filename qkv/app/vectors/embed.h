@@ -23,6 +23,7 @@ struct Embedding {
   std::string path;
   Shape shape;  // [D], or [N, D] for kTokens
   std::vector<float> values;
+  size_t file = 0;  // index in the list of images
 };
 
 /// {"path", "embedding": [D]}, or {"path", "tokens": [N, D]}
