@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "qkv/core/error.h"
+
 namespace qkv::app {
 namespace {
 
@@ -71,6 +73,22 @@ constexpr const Ability* kAll[] = {&kClassify,   &kClassifyByPrompts, &kEmbedIma
                                    &kSummarize,  &kInspectHeads,      &kReplaceMatrices, &kCaptureTensors};
 
 }  // namespace
+
+std::string NameOf(const ModelFacts& facts, const ModelEntry& entry) {
+  const std::string architecture = facts.is_text() ? facts.texts->architecture : facts.config.architecture;
+  return architecture.empty() ? entry.path : fmt::format("{} ({})", entry.path, architecture);
+}
+
+void RequireAbility(std::string_view work, const Ability& ability, const ModelFacts& facts, const ModelEntry& entry) {
+  if (ability.has(facts)) return;
+  const std::string is(Describe(facts.kind())), expected(ability.expected);
+  if (entry.path.empty()) {
+    Fail("{}: without -m the built-in digit classifier answers, which is {}; expected {}: name one by -m", work, is,
+         expected);
+  }
+  Fail("{}: {} is {}, expected {}; {}", work, NameOf(facts, entry), is, expected,
+       EscapedText{CommandsFor(facts, entry.path)});
+}
 
 std::vector<std::string_view> AbilitiesOf(const ModelFacts& facts) {
   std::vector<std::string_view> names;

@@ -21,6 +21,13 @@ extern const Ability kClassify, kClassifyByPrompts, kEmbedImages, kEmbedTexts, k
     kWriteCaption, kAttendImage, kAttendText, kContinueText, kRewriteText, kTranslate, kSummarize, kInspectHeads,
     kReplaceMatrices, kCaptureTensors;
 
+/// Throws Error, which begins with `work`, if a model cannot do this: it says what the model is, what is expected, and
+/// which commands take it. entry: what the user said about the model.
+void RequireAbility(std::string_view work, const Ability& ability, const ModelFacts& facts, const ModelEntry& entry);
+
+/// "folder (MarianMTModel)"
+std::string NameOf(const ModelFacts& facts, const ModelEntry& entry);
+
 /// The names of what a model can do.
 std::vector<std::string_view> AbilitiesOf(const ModelFacts& facts);
 

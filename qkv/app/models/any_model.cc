@@ -15,15 +15,6 @@
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::app {
-namespace {
-
-// "folder (MarianMTModel)"
-std::string NameOf(const ModelEntry& entry, const ModelFacts& facts) {
-  const std::string architecture = facts.is_text() ? facts.texts->architecture : facts.config.architecture;
-  return architecture.empty() ? entry.path : fmt::format("{} ({})", entry.path, architecture);
-}
-
-}  // namespace
 
 AnyModel::AnyModel(const ModelEntry& entry, const Note& note)
     : entry_(entry),
@@ -51,20 +42,13 @@ std::vector<io::Setting> AnyModel::Settings() const {
 }
 
 void AnyModel::Require(std::string_view work, const Ability& ability) const {
-  if (ability.has(*facts_)) return;
-  const std::string is(Describe(kind())), expected(ability.expected);
-  if (entry_.path.empty()) {
-    Fail("{}: without -m the built-in digit classifier answers, which is {}; expected {}: name one by -m", work, is,
-         expected);
-  }
-  Fail("{}: {} is {}, expected {}; {}", work, NameOf(entry_, *facts_), is, expected,
-       EscapedText{CommandsFor(*facts_, entry_.path)});
+  RequireAbility(work, ability, *facts_, entry_);
 }
 
 template <typename Files>
 const Files& AnyModel::Get(std::string_view expected) const {
   const auto* const files = std::get_if<Files>(files_.get());
-  qkv::Require(files != nullptr, "{} is {}, expected {}; {}", NameOf(entry_, *facts_), Describe(kind()), expected,
+  qkv::Require(files != nullptr, "{} is {}, expected {}; {}", NameOf(*facts_, entry_), Describe(kind()), expected,
                EscapedText{CommandsFor(*facts_, entry_.path)});
   return *files;
 }

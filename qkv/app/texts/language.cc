@@ -99,20 +99,23 @@ int64_t LanguageModel::EmbeddedLength() const {
 }
 
 // Tokens of the prompt alone, without the one that ends a text, as sentence-transformers counts them.
-int64_t LanguageModel::CountPrompt() const {
-  const model::SentenceEmbedding& sentence = model_->description().sentence;
-  if (sentence.pools_prompt || sentence.prompt.empty()) return 0;
-  const std::vector<int32_t> ids =
-      tokenizer_.Encode(sentence.prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
+int64_t LanguageModel::CountPrompt(const std::string& prompt) const {
+  if (model_->description().sentence.pools_prompt || prompt.empty()) return 0;
+  const std::vector<int32_t> ids = tokenizer_.Encode(prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
   return std::ssize(ids) - (!ids.empty() && tokenizer_.IsHidden(ids.back()) ? 1 : 0);
 }
 
-std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts) const {
+const std::string& LanguageModel::PromptOr(const std::optional<std::string>& prompt) const {
+  return prompt ? *prompt : model_->description().sentence.prompt;
+}
+
+std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts,
+                                         const std::optional<std::string>& prompt) const {
   const int64_t length = EmbeddedLength();
-  const std::string& prompt = model_->description().sentence.prompt;
+  const std::string& before = PromptOr(prompt);
   std::vector<std::string> prompted;
-  if (!prompt.empty()) {
-    for (const std::string& text : texts) prompted.push_back(prompt + text);
+  if (!before.empty()) {
+    for (const std::string& text : texts) prompted.push_back(before + text);
     texts = prompted;
   }
   std::vector<std::vector<int32_t>> ids = Encode(texts, length);
@@ -127,18 +130,19 @@ std::vector<TextIds> LanguageModel::Read(std::span<const std::string> texts) con
   return read;
 }
 
-Tensor<float> LanguageModel::Embed(std::span<const TextIds> texts) const {
+Tensor<float> LanguageModel::Embed(std::span<const TextIds> texts, const std::optional<std::string>& prompt) const {
   std::vector<std::vector<int32_t>> ids;
   for (const TextIds& text : texts) ids.push_back(text.ids);
-  return model_->Embed(ids, CountPrompt());
+  return model_->Embed(ids, CountPrompt(PromptOr(prompt)));
 }
 
-Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note) const {
-  const std::vector<TextIds> read = Read(texts);
+Tensor<float> LanguageModel::Embed(std::span<const std::string> texts, const Note& note,
+                                   const std::optional<std::string>& prompt) const {
+  const std::vector<TextIds> read = Read(texts, prompt);
   std::vector<uint8_t> is_cut;
   for (const TextIds& text : read) is_cut.push_back(text.is_cut());
   NoteCutTexts(note, texts, is_cut, EmbeddedLength());
-  return Embed(read);
+  return Embed(read, prompt);
 }
 
 std::string LanguageModel::Prefix(std::string_view task) const {

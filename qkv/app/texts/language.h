@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,11 +59,13 @@ class LanguageModel {
 
   /// A vector of each text, [texts, width]. Longer texts than the model takes are cut; `note` receives how many, and
   /// which is the first, by its number from 1. Throws Error if the model has a decoder.
-  Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {}) const;
+  /// prompt: stands before each text, in place of that of the model's files.
+  Tensor<float> Embed(std::span<const std::string> texts, const Note& note = {},
+                      const std::optional<std::string>& prompt = {}) const;
   /// The same for texts as Read gives them.
-  Tensor<float> Embed(std::span<const TextIds> texts) const;
+  Tensor<float> Embed(std::span<const TextIds> texts, const std::optional<std::string>& prompt = {}) const;
   /// Each text as an embedding encoder reads it, cut to its length. Throws Error as Encode.
-  std::vector<TextIds> Read(std::span<const std::string> texts) const;
+  std::vector<TextIds> Read(std::span<const std::string> texts, const std::optional<std::string>& prompt = {}) const;
 
   /// The prefix in the model's files for this task, "summarize" or "translate" (T5's task_specific_params).
   std::string Prefix(std::string_view task) const;
@@ -118,7 +121,8 @@ class LanguageModel {
   std::string DecodeWritten(const std::vector<int32_t>& tokens) const;
   std::vector<std::vector<int32_t>> Encode(std::span<const std::string> texts, int64_t length) const;
   int64_t EmbeddedLength() const;
-  int64_t CountPrompt() const;
+  const std::string& PromptOr(const std::optional<std::string>& prompt) const;
+  int64_t CountPrompt(const std::string& prompt) const;
 
   text::Tokenizer tokenizer_, target_;  // of what is read, and of what is written
   std::shared_ptr<const model::TextCheckpoint> checkpoint_;
