@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test test-page test-web verify bench docs web format install clean
+.PHONY: help setup configure build demo test test-page test-web test-python verify bench docs web wheel format install clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ test-page: build  ## the explorer's page in Chromium (needs Node.js 18.19 and np
 
 test-web: build  ## the explorer without a server, in node and Chromium (needs Node.js with npm; builds `make web`)
 	@tools/web_tests.sh
+
+test-python:  ## Python's package, from its wheel, in a clean environment (needs PyPI; builds `make wheel`)
+	@tools/python_tests.sh
 
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify
@@ -62,6 +65,9 @@ docs:  ## reference of the C++ headers, at build/docs/html/index.html
 
 web:  ## the explorer as static files, without a server, at build/web (docs/web.md)
 	@tools/web.sh
+
+wheel:  ## Python's package, at dist/ (python/README.md; needs PyPI)
+	@tools/wheel.sh
 
 format:  ## clang-format on all sources
 	@tools/setup.sh format

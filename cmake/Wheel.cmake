@@ -1,6 +1,7 @@
-# What the wheel for PyPI (QKV_WHEEL) has otherwise than the system's packages: libtiff. Debian's needs JBIG-KIT (GPL-2.0),
-# LERC, LZMA and Zstandard, which a wheel would carry along; this one is static, from Debian's own source package and
-# without these. TIFF::TIFF as find_package(TIFF) makes it. What else is linked is bundled as Debian has it.
+# What the module of a wheel for PyPI (QKV_WHEEL) has otherwise than the system's packages: libtiff. Debian's needs JBIG-KIT
+# (GPL-2.0), LERC, LZMA and Zstandard, which a wheel would carry along; this one is static, from Debian's own source package
+# of the same version and without these. It is linked whole before the libraries, so that nothing asks for the shared one.
+# What else is linked is bundled as Debian has it.
 include(ExternalProject)
 enable_language(C)
 set(sources ${PROJECT_SOURCE_DIR}/build/wheel-sources)
@@ -22,9 +23,6 @@ ExternalProject_Add(wheel_tiff SOURCE_DIR ${sources}/tiff PREFIX ${tiff}
              -DCMAKE_INSTALL_PREFIX=${tiff} -DCMAKE_INSTALL_LIBDIR=lib
   BUILD_BYPRODUCTS ${tiff}/lib/libtiff.a LOG_CONFIGURE ON LOG_BUILD ON LOG_INSTALL ON LOG_OUTPUT_ON_FAILURE ON)
 
-file(MAKE_DIRECTORY ${tiff}/include)
-add_library(TIFF::TIFF STATIC IMPORTED GLOBAL)
-add_dependencies(TIFF::TIFF wheel_tiff)
-set_target_properties(TIFF::TIFF PROPERTIES IMPORTED_LOCATION ${tiff}/lib/libtiff.a
-                      INTERFACE_INCLUDE_DIRECTORIES ${tiff}/include)
-target_link_libraries(TIFF::TIFF INTERFACE JPEG::JPEG ZLIB::ZLIB PkgConfig::Deflate PkgConfig::WebP m)
+add_dependencies(qkv_python wheel_tiff)
+target_link_options(qkv_python PRIVATE -Wl,--as-needed,--whole-archive ${tiff}/lib/libtiff.a -Wl,--no-whole-archive)
+target_link_libraries(qkv_python PRIVATE JPEG::JPEG ZLIB::ZLIB PkgConfig::Deflate PkgConfig::WebP m)

@@ -15,6 +15,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 ROW = re.compile(r"^\| `(?:qkv/)?(\w+)/` \|.*\| ([^|]+) \|$", re.MULTILINE)
 ROOMS = "\n### Rooms"  # where the second table begins
 ROOM_ROW = re.compile(r"^\| `(\w+/(?:\w+/)*)` \|[^|]*\| ([^|]+) \|$", re.MULTILINE)
+FRONTS = ("cli", "python")  # beside qkv/
 SUFFIXES = {".h", ".cc", ".in", ".inc"}
 
 
@@ -42,7 +43,7 @@ def read_folders(text):
     direct = read_rows(text)
     for uses in direct.values():
         if "all" in uses:
-            uses |= set(direct) - {"cli"}
+            uses |= set(direct) - set(FRONTS)
     return close(direct)
 
 
@@ -64,8 +65,9 @@ def room_of(path):
 
 def check_file(path, root, folders, rooms):
     text, errors = path.read_text(), []
-    folder = path.relative_to(root).parts[0 if path.is_relative_to(root / "cli") else 1]
-    own = room_of(str(path.relative_to(root / "qkv"))) if folder != "cli" else "cli/"
+    parts = path.relative_to(root).parts
+    folder = parts[0] if parts[0] in FRONTS else parts[1]
+    own = room_of(str(path.relative_to(root / "qkv"))) if folder not in FRONTS else folder + "/"
     for match in INCLUDE.finditer(text):
         bracket, name = match.groups()
         where = f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start(2)) + 1}"
@@ -77,7 +79,9 @@ def check_file(path, root, folders, rooms):
                 errors.append(f"{where}: {own} may not use {room} ({name})")
             if bracket == "<":
                 errors.append(f'{where}: write "{name}", not <{name}>')
-        elif name.startswith(("tests/", "bench/", "fuzz/")) or (name.startswith("cli/") and folder != "cli"):
+        elif name.startswith(("tests/", "bench/", "fuzz/")) or (
+            name.split("/")[0] in FRONTS and name.split("/")[0] not in folders[folder]
+        ):
             errors.append(f"{where}: {folder} may not use {name}")
         elif bracket == '"' and "/" not in name:
             errors.append(f"{where}: give the full name of {name}")
@@ -89,13 +93,15 @@ def check(root):
     text = (root / "docs/architecture.md").read_text()
     folders, rooms = read_folders(text), read_rooms(text)
     errors, files = circles(folders) + circles(rooms), 0
-    for folder in sorted(path for path in (root / "qkv").iterdir() if path.is_dir()) + [root / "cli"]:
+    for folder in sorted(path for path in (root / "qkv").iterdir() if path.is_dir()) + [
+        root / front for front in FRONTS if (root / front).is_dir()
+    ]:
         if folder.name not in folders:
             errors.append(f"{folder.relative_to(root)}: docs/architecture.md has no row for it")
             continue
         paths = sorted(p for p in folder.rglob("*") if p.suffix in SUFFIXES)
         files += len(paths)
-        found = {room_of(str(p.relative_to(root / "qkv"))) for p in paths} if folder.name != "cli" else set()
+        found = {room_of(str(p.relative_to(root / "qkv"))) for p in paths} if folder.name not in FRONTS else set()
         if any(room.count("/") > 1 for room in found):
             errors += [f"qkv/{room}: docs/architecture.md has no row for it" for room in sorted(found - set(rooms))]
         for path in paths:

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/pictures/rooms.svg"
 # Column and words of each folder.
 FOLDERS = {
+    "python": (2.85, "Python's package"),
     "cli": (2.85, "the program"), "server": (2.85, "HTTP"), "explore": (2.85, "the explorer's calls"),
     "app": (3.3, "opens models, runs files"), "lab": (2.3, "rewrites and ablates models"),
     "mpi": (1, "several processes"), "train": (2, "training"), "inspect": (1, "maps, statistics of heads"),
@@ -31,8 +32,8 @@ def read_uses(text):
     """Folder to the folders that its row names."""
     uses = read_rows(text)
     for folder, names in uses.items():
-        if "all" in names:  # the program loads mpi as a module
-            uses[folder] = set(uses) - {folder, "mpi"}
+        if "all" in names:  # the program loads mpi as a module; Python's stands on the program
+            uses[folder] = set(uses) - {folder, "mpi", "python"}
     return {folder: names & set(uses) for folder, names in uses.items()}
 
 

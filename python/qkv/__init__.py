@@ -1,0 +1,45 @@
+"""qkv: attention models, run and taken apart, without PyTorch.
+
+    >>> import qkv
+    >>> model = qkv.load("google/vit-base-patch16-224")
+    >>> model.classify("photo.jpg")
+
+Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch); nothing is fetched, and nothing is sent.
+"""
+
+from ._core import Error, version as __version__
+from ._attention import ImageAttention, TextAttention
+from ._functional import AttentionGradient, attention, attention_backward
+from ._live import from_timm, from_transformers
+from ._model import Model, find_images, load, set_memory_limit, set_num_threads
+from ._notes import ModelWarning
+from ._pipeline import pipeline
+from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
+
+Error.__module__ = "qkv"
+
+__all__ = [
+    "AttentionGradient",
+    "Caption",
+    "Classification",
+    "Detections",
+    "Error",
+    "ImageAttention",
+    "Model",
+    "ModelWarning",
+    "Object",
+    "Prediction",
+    "Segment",
+    "Segmentation",
+    "Text",
+    "TextAttention",
+    "attention",
+    "attention_backward",
+    "find_images",
+    "from_timm",
+    "from_transformers",
+    "load",
+    "pipeline",
+    "set_memory_limit",
+    "set_num_threads",
+]

@@ -1,0 +1,5 @@
+"""python -m qkv: the command `qkv`."""
+
+from ._cli import main
+
+main()

@@ -1,0 +1,27 @@
+"""What the engine remarks: warnings as Python's, all else to the logger "qkv"."""
+
+import logging
+import warnings
+
+logger = logging.getLogger("qkv")
+
+
+class ModelWarning(UserWarning):
+    """A model's files contradict themselves, or an answer is of less than was given."""
+
+
+def tell(text: str) -> None:
+    if "warning: " in text:
+        warnings.warn(text, ModelWarning, stacklevel=_outside())
+    else:
+        logger.info(text)
+
+
+def _outside() -> int:
+    """The level of the first caller outside of this package, for `warnings.warn`."""
+    import sys
+
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "qkv":
+        level, frame = level + 1, frame.f_back
+    return level

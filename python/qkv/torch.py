@@ -1,0 +1,187 @@
+"""qkv's attention in PyTorch: a function with a gradient, and a mode that puts it in place of PyTorch's own.
+
+    with qkv.torch.attention():
+        model(pixels)            # every scaled_dot_product_attention on the CPU is qkv's
+
+The operators are torch.ops.qkv.attention and its gradient, with shapes for torch.compile. PyTorch's own function is as fast
+where its fused kernel applies (long sequences without a mask); qkv's gains with float masks, biases, sinks, soft caps, windows
+and key lengths, which PyTorch computes through the whole matrix of weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from . import _core
+from ._functional import _causal, _over_keys, _scale, _window
+
+__all__ = ["attention", "scaled_dot_product_attention"]
+
+_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_ARGUMENTS = (
+    "Tensor? bias, Tensor? mask, Tensor? lengths, Tensor? sinks, float scale, float softcap, int causal, "
+    "int window_left, int window_right, int first_position"
+)
+
+torch.library.define("qkv::attention", f"(Tensor q, Tensor k, Tensor v, {_ARGUMENTS}) -> (Tensor, Tensor)")
+torch.library.define(
+    "qkv::attention_backward",
+    f"(Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor dout, {_ARGUMENTS}) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+
+
+def _sums_type(q: torch.Tensor) -> torch.dtype:
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+@torch.library.impl("qkv::attention", "CPU")
+def _forward(q, k, v, bias, mask, lengths, sinks, *settings):  # fmt: skip
+    out, _, lse = _core.attention(q, k, v, bias, mask, lengths, sinks, *settings, False, True, False)
+    return torch.from_dlpack(out), torch.from_dlpack(lse)
+
+
+@torch.library.register_fake("qkv::attention")
+def _forward_shapes(q, k, v, bias, mask, lengths, sinks, *settings):  # fmt: skip
+    rows = q.shape[:-1]
+    return q.new_empty((*rows, v.shape[-1])), q.new_empty(rows, dtype=_sums_type(q))
+
+
+@torch.library.impl("qkv::attention_backward", "CPU")
+def _backward(q, k, v, out, lse, dout, bias, mask, lengths, sinks, *settings):  # fmt: skip
+    gradient = _core.attention_backward(
+        q, k, v, out, lse.contiguous(), dout, bias, mask, lengths, sinks, *settings, False
+    )
+    return tuple(q.new_empty(0) if one is None else torch.from_dlpack(one) for one in gradient)
+
+
+@torch.library.register_fake("qkv::attention_backward")
+def _backward_shapes(q, k, v, out, lse, dout, bias, mask, lengths, sinks, *settings):  # fmt: skip
+    def like(x: torch.Tensor | None) -> torch.Tensor:
+        return q.new_empty(0) if x is None else q.new_empty(x.shape)
+
+    return like(q), like(k), like(v), like(bias), like(sinks)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    q, k, v, bias, mask, lengths, sinks, *settings = inputs
+    out, lse = output
+    ctx.mark_non_differentiable(lse)
+    ctx.save_for_backward(q, k, v, out, lse, bias, mask, lengths, sinks)
+    ctx.settings = settings
+
+
+def _differentiate(ctx: Any, dout: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    q, k, v, out, lse, bias, mask, lengths, sinks = ctx.saved_tensors
+    dq, dk, dv, dbias, dsinks = torch.ops.qkv.attention_backward(
+        q, k, v, out, lse, dout, bias, mask, lengths, sinks, *ctx.settings
+    )
+    return (
+        dq, dk, dv, None if bias is None else dbias.to(bias.dtype), None, None,
+        None if sinks is None else dsinks.to(sinks.dtype), *[None] * len(ctx.settings),
+    )  # fmt: skip
+
+
+torch.library.register_autograd("qkv::attention", _differentiate, setup_context=_keep)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool | str = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    bias: torch.Tensor | None = None,
+    softcap: float = 0.0,
+    window: int | tuple[int, int] | None = None,
+    lengths: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    first_position: int = 0,
+    return_lse: bool = False,
+) -> Any:
+    """torch.nn.functional.scaled_dot_product_attention with the further options of `qkv.attention`, and their gradient.
+
+    lse has no gradient. Raises Error for dropout, and for tensors that are not on the CPU.
+    """
+    if dropout_p > 0:
+        raise _core.Error("attention: dropout_p: qkv draws other numbers than PyTorch; expected 0")
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        bias, attn_mask = attn_mask if bias is None else bias + attn_mask, None
+    bias, attn_mask = _over_keys(bias, key), _over_keys(attn_mask, key)
+    q, k, v, lead = _four_axes(query, key, value, enable_gqa)
+    if lead is not None:
+        bias, attn_mask = _fit_scores(bias, lead), _fit_scores(attn_mask, lead)
+    out, lse = torch.ops.qkv.attention(
+        q, k, v, bias, attn_mask, lengths, sinks, _scale(scale), softcap, _causal(is_causal), *_window(window),
+        first_position,
+    )  # fmt: skip
+    if lead is not None:
+        out, lse = out.reshape(*lead, *out.shape[-2:]), lse.reshape(*lead, lse.shape[-1])
+    return (out, lse) if return_lse else out
+
+
+def _four_axes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool) -> Any:
+    """q, k and v of [B, H, N, width], and the leading axes of the answer where they are others."""
+    if q.dim() == k.dim() == v.dim() == 4 and q.shape[0] == k.shape[0] == v.shape[0]:
+        if q.shape[1] == k.shape[1] == v.shape[1] or enable_gqa:
+            return q, k, v, None
+    outer = -3 if enable_gqa and min(q.dim(), k.dim(), v.dim()) > 2 else -2
+    common = torch.broadcast_shapes(q.shape[:outer], k.shape[:outer], v.shape[:outer])
+
+    def four(x: torch.Tensor) -> torch.Tensor:
+        wide = x.expand(*common, *x.shape[outer:])
+        if wide.dim() <= 4:
+            return wide[(None,) * (4 - wide.dim())]
+        return wide.flatten(0, wide.dim() - 4)
+
+    return four(q), four(k), four(v), torch.Size((*common, *q.shape[outer:-2]))
+
+
+def _fit_scores(x: torch.Tensor | None, lead: torch.Size) -> torch.Tensor | None:
+    """A mask of [*lead, N_q, N_k], or of fewer axes, for q of four."""
+    if x is None or x.dim() <= 2:
+        return x
+    if len(lead) <= 2:
+        return x[(None,) * (4 - x.dim())]
+    return x.expand(*lead, *x.shape[-2:]).flatten(0, len(lead) - 2)
+
+
+class attention(TorchFunctionMode):
+    """While it is entered, torch.nn.functional.scaled_dot_product_attention is qkv's, with the same results, for dense
+    tensors on the CPU without dropout; for all others it stays PyTorch's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention and _takes(*args, **kwargs):
+            return scaled_dot_product_attention(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _takes(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> bool:
+    tensors = [x for x in (query, key, value, attn_mask) if x is not None]
+    return (
+        dropout_p == 0
+        and scale != 0
+        and not (is_causal and attn_mask is not None)
+        and query.dtype in _TYPES
+        and query.dtype == key.dtype == value.dtype
+        and min(query.dim(), key.dim(), value.dim()) >= 2
+        and all(x.device.type == "cpu" and x.layout == torch.strided and not x.is_nested for x in tensors)
+    )

@@ -1,0 +1,116 @@
+#include "python/src/call.h"
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "qkv/core/parallel.h"
+
+namespace qkv::python {
+namespace {
+
+// How often the calling thread asks Python for signals: Ctrl-C ends a call within 100 ms.
+constexpr std::chrono::milliseconds kAskEvery{15};
+
+// Signals reach Python's handlers on the main thread alone; others would ask for the interpreter's lock for nothing.
+bool MayReceiveSignals() {
+#ifdef __linux__
+  return ::syscall(SYS_gettid) == ::getpid();
+#else
+  return true;
+#endif
+}
+
+CallQueue& Queue() {
+  static CallQueue queue;
+  return queue;
+}
+
+// The engine's threads of one call; calls have turns, so that no other reads the number meanwhile.
+class Threads {
+ public:
+  explicit Threads(int threads) : before_(NumThreads()) {
+    if (threads > 0) SetNumThreads(threads);
+  }
+  ~Threads() { SetNumThreads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  const int before_;
+};
+
+}  // namespace
+
+Call::~Call() {
+  try {
+    const nb::error_scope pending;
+    Tell();
+  } catch (nb::python_error& error) {
+    error.discard_as_unraisable("qkv");
+  }
+}
+
+void Call::Tell() {
+  if (notes_.empty()) return;
+  const nb::object tell = nb::module_::import_("qkv._notes").attr("tell");
+  for (const std::string& note : std::exchange(notes_, {})) tell(nb::str(note.data(), note.size()));
+}
+
+app::Note Call::note() {
+  return [this](const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    notes_.push_back(text);
+  };
+}
+
+std::function<void(int64_t)> Call::Progress(nb::handle progress) {
+  if (progress.is_none()) return {};
+  return [this, progress](int64_t count) {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      progress(count);
+    } catch (nb::python_error& error) {
+      Keep(error);
+    }
+  };
+}
+
+void Call::RunQueued(const std::function<void()>& work) {
+  const nb::gil_scoped_release release;
+  const bool may_receive = MayReceiveSignals();
+  const CancelScope scope([this, may_receive] { return asked_ || (may_receive && IsAsked()); },
+                          CancelChecks::kInTasks);
+  Queue().Run([&] {
+    const Threads threads(threads_);
+    work();
+  });
+}
+
+bool Call::IsAsked() {
+  if (std::this_thread::get_id() != caller_) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - asked_at_ < kAskEvery) return false;
+  asked_at_ = now;
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() == 0) return false;
+  nb::python_error error;  // takes what the handler raised
+  Keep(error);
+  return true;
+}
+
+void Call::Keep(nb::python_error& error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_.emplace(std::move(error));
+  asked_ = true;
+}
+
+void Call::RaiseIfAsked() {
+  if (!asked_) return;
+  const std::lock_guard lock(mutex_);
+  nb::python_error error = std::move(*error_);
+  throw error;
+}
+
+}  // namespace qkv::python

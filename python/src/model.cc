@@ -1,0 +1,61 @@
+#include "python/src/model.h"
+
+#include "qkv/app/open/hub.h"
+#include "qkv/app/open/open.h"
+
+namespace qkv::python {
+
+Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
+    : entry_(files.entry()),
+      facts_(files.facts()),
+      info_(files.Info()),
+      unread_heads_(files.UnreadHeads()),
+      threads_(threads) {
+  const std::string& path = entry_.path;
+  if (facts_.is_text()) {
+    language_.emplace(files.BuildLanguage());
+  } else if (facts_.is_image()) {
+    app::RequireProportion(files.images(), entry_);
+    if (facts_.has_text_tower()) {
+      towers_.emplace(files.BuildTowers(model::Towers::kBoth));
+      tower_texts_.emplace(*towers_, app::FindModel(path), note);
+    } else if (facts_.images->decoder) {
+      captions_.emplace(files.BuildCaptions());
+      captioner_.emplace(*captions_, app::FindModel(path), note);
+    } else {
+      images_.emplace(files.BuildImages());
+    }
+  }
+}
+
+const model::Model& Model::Images(const char* work, const app::Ability& ability) const {
+  RequireWork(work, ability);
+  return towers_ ? towers_->image() : captions_ ? captions_->image() : *images_;
+}
+
+const model::TwoTowerModel& Model::Towers(const char* work) const {
+  RequireWork(work, app::kClassifyByPrompts);
+  return *towers_;
+}
+
+const app::TextEncoder& Model::TowerTexts(const char* work) const {
+  RequireWork(work, app::kClassifyByPrompts);
+  return *tower_texts_;
+}
+
+const app::LanguageModel& Model::Language(const char* work, const app::Ability& ability) const {
+  RequireWork(work, ability);
+  return *language_;
+}
+
+const app::Captioner& Model::Captions(const char* work) const {
+  RequireWork(work, app::kWriteCaption);
+  return *captioner_;
+}
+
+const model::CaptionModel& Model::CaptionParts(const char* work) const {
+  RequireWork(work, app::kWriteCaption);
+  return *captions_;
+}
+
+}  // namespace qkv::python

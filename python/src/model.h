@@ -1,0 +1,68 @@
+// An open model as Python holds it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "python/src/call.h"
+#include "qkv/app/models/abilities.h"
+#include "qkv/app/models/any_model.h"
+#include "qkv/app/texts/caption.h"
+#include "qkv/app/texts/texts.h"
+
+namespace qkv::python {
+
+namespace nb = nanobind;
+
+/// A model with all of its parts built. Const members may be called from several threads.
+class Model {
+ public:
+  /// Builds the model and keeps nothing of its files. threads: cores for its calls; 0: all. Throws Error as AnyModel's
+  /// functions.
+  Model(const app::AnyModel& files, int threads, const app::Note& note);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const app::ModelEntry& entry() const { return entry_; }
+  const app::ModelFacts& facts() const { return facts_; }
+  const io::Json& info() const { return info_; }                     // the fields of `qkv info --json`
+  const std::string& unread_heads() const { return unread_heads_; }  // AnyModel::UnreadHeads
+  int threads() const { return threads_; }
+
+  // The parts that do this work. Throw Error, which begins with `work`, if the model cannot.
+  const model::Model& Images(const char* work, const app::Ability& ability) const;
+  const model::TwoTowerModel& Towers(const char* work) const;
+  const app::TextEncoder& TowerTexts(const char* work) const;
+  const app::LanguageModel& Language(const char* work, const app::Ability& ability) const;
+  const app::Captioner& Captions(const char* work) const;
+  const model::CaptionModel& CaptionParts(const char* work) const;
+
+ private:
+  void RequireWork(const char* work, const app::Ability& ability) const {
+    app::RequireAbility(work, ability, facts_, entry_);
+  }
+
+  app::ModelEntry entry_;
+  app::ModelFacts facts_;
+  io::Json info_;
+  std::string unread_heads_;
+  const int threads_;
+  std::optional<model::Model> images_;
+  std::optional<model::TwoTowerModel> towers_;
+  std::optional<app::TextEncoder> tower_texts_;
+  std::optional<app::LanguageModel> language_;
+  std::optional<model::CaptionModel> captions_;
+  std::optional<app::Captioner> captioner_;
+};
+
+using ModelClass = nb::class_<Model>;
+
+// The methods of a subject each.
+void BindImages(ModelClass& model);
+void BindTexts(ModelClass& model);
+void BindAttention(ModelClass& model, nb::module_& module);
+
+}  // namespace qkv::python

@@ -1,0 +1,175 @@
+// What a model does with texts.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "python/src/model.h"
+#include "python/src/objects.h"
+#include "python/src/writing.h"
+#include "qkv/app/capture/text_capture.h"
+#include "qkv/app/texts/pieces.h"
+
+namespace qkv::python {
+
+model::GenerationChoices ChoicesOf(const nb::dict& choices) {
+  model::GenerationChoices c;
+  const std::map<std::string, std::optional<int64_t>*> whole = {{"max_tokens", &c.max_tokens},
+                                                                {"min_tokens", &c.min_tokens},
+                                                                {"beams", &c.beams},
+                                                                {"no_repeat_ngram", &c.no_repeat_ngram},
+                                                                {"top_k", &c.top_k}};
+  const std::map<std::string, std::optional<double>*> numbers = {{"temperature", &c.temperature},
+                                                                 {"top_p", &c.top_p},
+                                                                 {"min_p", &c.min_p},
+                                                                 {"length_penalty", &c.length_penalty},
+                                                                 {"repetition_penalty", &c.repetition_penalty}};
+  for (const auto& [key, value] : choices) {
+    const std::string name = nb::cast<std::string>(key);
+    if (const auto found = whole.find(name); found != whole.end()) {
+      *found->second = nb::cast<int64_t>(value);
+    } else if (const auto number = numbers.find(name); number != numbers.end()) {
+      *number->second = nb::cast<double>(value);
+    } else if (name == "seed") {
+      c.seed = nb::cast<uint64_t>(value);
+    } else {
+      throw nb::type_error(FormatShown("{}: no setting of generation", name).c_str());
+    }
+  }
+  return c;
+}
+
+namespace {
+
+io::Json ToJson(const app::Written& written) {
+  return {{"text", written.text},
+          {"score", written.score},
+          {"source_tokens", written.source_tokens},
+          {"tokens", written.tokens},
+          {"ended", written.ended}};
+}
+
+nb::object EmbedTexts(const Model& model, const std::vector<std::string>& texts,
+                      const std::optional<std::string>& prompt) {
+  if (model.facts().has_text_tower()) {
+    const app::TextEncoder& encoder = model.TowerTexts("embed");
+    std::vector<std::string> prompted = texts;
+    if (prompt) {
+      for (std::string& text : prompted) text = *prompt + text;
+    }
+    Call call(model.threads());
+    return ToArray(call.Run([&] { return encoder.Embed(prompted, call.note()); }));
+  }
+  const app::LanguageModel& language = model.Language("embed", app::kEmbedTexts);
+  Call call(model.threads());
+  return ToArray(call.Run([&] { return language.Embed(texts, call.note(), prompt); }));
+}
+
+// Tokens as the model reads them: a list of ids for each text.
+std::vector<std::vector<int32_t>> Tokenize(const Model& model, const std::vector<std::string>& texts) {
+  Call call(model.threads());
+  if (model.facts().has_text_tower()) {
+    const app::TextEncoder& encoder = model.TowerTexts("tokenize");
+    return call.Run([&] {
+      std::vector<std::vector<int32_t>> ids;
+      for (app::TextIds& text : encoder.Read(texts)) ids.push_back(std::move(text.ids));
+      return ids;
+    });
+  }
+  const app::LanguageModel& language = model.Language("tokenize", app::kAttendText);
+  return call.Run([&] { return language.Encode(texts); });
+}
+
+// Passes new text to `show`, which returns False to stop.
+std::function<bool(std::string_view)> ShowBy(nb::handle show, std::optional<nb::python_error>* error) {
+  return [show, error](std::string_view text) {
+    if (show.is_none()) return true;
+    const nb::gil_scoped_acquire acquire;
+    try {
+      return nb::cast<bool>(show(nb::bytes(text.data(), text.size())));
+    } catch (nb::python_error& raised) {
+      error->emplace(std::move(raised));
+      return false;
+    }
+  };
+}
+
+nb::object Continue(const Model& model, const std::string& prompt, const nb::dict& choices, const nb::object& show) {
+  const app::LanguageModel& language = model.Language("generate", app::kContinueText);
+  const model::GenerationChoices chosen = ChoicesOf(choices);
+  std::optional<nb::python_error> error;
+  Call call(model.threads());
+  const app::Written written = call.Run([&] {
+    const model::GenerationSettings settings =
+        chosen.Over(language.Settings(prompt.empty() ? 1 : language.CountTokens(prompt)));
+    settings.Validate();
+    return language.Continue(prompt, settings, ShowBy(show, &error), call.note());
+  });
+  if (error) throw nb::python_error(std::move(*error));
+  return ToPython(ToJson(written));
+}
+
+// Texts to texts by an encoder-decoder; longer ones than it reads in pieces.
+nb::list Rewrite(const Model& model, const std::vector<std::string>& texts, const std::string& task,
+                 const std::optional<std::string>& prefix, const nb::dict& choices, int64_t batch, bool cut,
+                 const nb::object& progress) {
+  const app::LanguageModel& language = model.Language(task.c_str(), app::kRewriteText);
+  const model::GenerationChoices chosen = ChoicesOf(choices);
+  Call call(model.threads());
+  const std::function<void(int64_t)> advance = call.Progress(progress);
+  const std::vector<app::Written> all = call.Run([&] {
+    const app::WritingOptions options{.prefix = prefix.value_or(language.Prefix(task)),
+                                      .together = batch,
+                                      .settings = chosen.Over(language.Settings())};
+    options.settings.Validate();
+    const app::Pieces pieces = app::CutTexts(texts, language, options.prefix, cut, task);
+    size_t before = 0;
+    const std::vector<app::Written> written = language.Write(pieces.texts, options, [&](size_t done) {
+      if (advance) advance(static_cast<int64_t>(done - std::exchange(before, done)));
+    });
+    return app::JoinPieces(pieces, written);
+  });
+  nb::list results;
+  for (const app::Written& one : all) results.append(ToPython(ToJson(one)));
+  return results;
+}
+
+using Ids = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Outputs of a text model, or of one that writes about images, by the names of `qkv run`.
+nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
+                      const std::vector<int64_t>& attention) {
+  const app::LanguageModel& language = model.Language("forward", app::kAttendText);
+  io::SafeTensors inputs;
+  for (const auto& [name, array] : ids) {
+    Require(app::IsTokenInput(name), "forward: no text model reads {}", name);
+    const Shape shape({static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1))});
+    inputs.Add(io::Stored<int64_t>(name, View<const int64_t>(array.data(), shape)));
+  }
+  inputs.Finish("forward");
+  Call call(model.threads());
+  app::Captured captured = call.Run([&] { return app::CaptureText(language.model(), inputs, "forward", attention); });
+  nb::dict arrays;
+  for (auto& [name, tensor] : captured) arrays[nb::str(name.c_str())] = ToArray(std::move(tensor));
+  return arrays;
+}
+
+}  // namespace
+
+void BindTexts(ModelClass& model) {
+  using namespace nb::literals;
+  model.def("embed_texts", &EmbedTexts, "texts"_a, "prompt"_a.none(), "[texts, width]");
+  model.def("tokenize", &Tokenize, "texts"_a, "Ids of each text as the model reads them.");
+  model.def("continue_text", &Continue, "prompt"_a, "choices"_a, "show"_a.none());
+  model.def("rewrite", &Rewrite, "texts"_a, "task"_a, "prefix"_a.none(), "choices"_a, "batch"_a, "cut"_a,
+            "progress"_a.none());
+  model.def("forward_texts", &ForwardTexts, "ids"_a, "attention"_a, "All outputs by the names of `qkv run`.");
+}
+
+}  // namespace qkv::python
