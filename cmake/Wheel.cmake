@@ -26,3 +26,8 @@ ExternalProject_Add(wheel_tiff SOURCE_DIR ${sources}/tiff PREFIX ${tiff}
 add_dependencies(qkv_python wheel_tiff)
 target_link_options(qkv_python PRIVATE -Wl,--as-needed,--whole-archive ${tiff}/lib/libtiff.a -Wl,--no-whole-archive)
 target_link_libraries(qkv_python PRIVATE JPEG::JPEG ZLIB::ZLIB PkgConfig::Deflate PkgConfig::WebP m)
+
+# manylinux_2_34: the versions of glibc and libstdc++ that RHEL 9 has.
+target_sources(qkv_python PRIVATE src/older_libraries.cc)
+target_link_options(qkv_python PRIVATE -Wl,--wrap=hypot,--wrap=_ZSt21__glibcxx_assert_failPKciS0_S0_
+                    -Wl,--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE)

