@@ -18,6 +18,9 @@ else:
     Image = Images = Any
 
 
+_ORIENTATION = 0x0112  # of EXIF
+
+
 def listed(images: Images) -> tuple[list[Any], bool]:
     """The items for the engine, and whether `images` was a single image. A folder is all the images in it."""
     if _is_image(images):
@@ -60,10 +63,18 @@ def _item(image: Any) -> Any:
     if isinstance(image, bytes):
         return image
     if _is_pil(image):
-        import numpy
-
-        return numpy.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
+        return _pil(image)
     return _samples(image)
+
+
+def _pil(image: Any) -> Any:
+    """Upright, as the file would be read, and as transformers' pipelines read it."""
+    import numpy
+    import PIL.ImageOps
+
+    if image.getexif().get(_ORIENTATION, 1) != 1:
+        image = PIL.ImageOps.exif_transpose(image)
+    return numpy.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
 
 
 def _samples(image: Any) -> Any:

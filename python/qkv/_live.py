@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from . import _core
@@ -52,9 +51,11 @@ def from_transformers(model: Any, processor: Any = None, *, verify: bool = True,
     return taken
 
 
-@contextlib.contextmanager
+@contextmanager
 def _folder() -> Iterator[str]:
     """A folder in memory where the system has one."""
+    import tempfile
+
     memory = "/dev/shm"
     with tempfile.TemporaryDirectory(
         prefix="qkv-", dir=memory if os.access(memory, os.W_OK) else None, ignore_cleanup_errors=True
@@ -62,7 +63,7 @@ def _folder() -> Iterator[str]:
         yield folder
 
 
-@contextlib.contextmanager
+@contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     import torch
 

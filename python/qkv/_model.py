@@ -84,11 +84,15 @@ def load(
     if isinstance(size, int):
         size = (size, size)
     where = os.fspath(path)
+    if not where:
+        raise _core.Error("load: an empty path; the model that comes with qkv is \"digits\"")
+    if cache not in (None, False, True, "verify"):
+        raise _core.Error(f"load: cache: expected True, False, None or \"verify\", got {cache!r}")
     core = _core.load(
         "" if where == "digits" and not os.path.exists(where) else where,
         _DTYPES[name],
         0 if threads is None else _positive("threads", threads),
-        {None: "", False: "", True: "use", "verify": "verify"}[cache],
+        "verify" if cache == "verify" else "use" if cache else "",
         size,
         pool or "",
         os.fspath(labels) if labels is not None else "",
@@ -102,6 +106,32 @@ def _positive(name: str, value: int) -> int:
     if value < 1:
         raise _core.Error(f"{name}: expected at least 1, got {value}")
     return value
+
+
+def _batch(batch_size: int | None) -> int:
+    """0: as the engine chooses."""
+    return 0 if batch_size is None else _positive("batch_size", batch_size)
+
+
+def _skips(on_error: str) -> bool:
+    if on_error not in ("raise", "skip"):
+        raise _core.Error(f"on_error: expected \"raise\" or \"skip\", got {on_error!r}")
+    return on_error == "skip"
+
+
+def _texts(name: str, texts: Any) -> list[str]:
+    """A list of texts; a text alone would be a list of its characters, and str() of None a word."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"{name}: expected a list of texts, got a {type(texts).__name__}")
+    listed = list(texts)
+    for text in listed:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: expected texts, got a {type(text).__name__}")
+    return listed
+
+
+def _text_or_texts(name: str, texts: Any) -> tuple[list[str], bool]:
+    return ([texts], True) if isinstance(texts, str) else (_texts(name, texts), False)
 
 
 class Model:
@@ -139,9 +169,18 @@ class Model:
     @property
     def dimension(self) -> int:
         """Width of an embedding."""
-        if "embed_texts" in self.abilities:
-            return self.encode([""]).shape[1]
-        return self.embed(_blank(self.info)).shape[-1]
+        if "embed_images" in self.abilities:
+            return self.embed(_blank(self.info)).shape[-1]
+        return self.encode("a").shape[0]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a qkv.Model cannot be pickled: pass its path on and call qkv.load there")
+
+    def __copy__(self) -> Model:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self
 
     def __repr__(self) -> str:
         info = self.info
@@ -181,10 +220,10 @@ class Model:
                 chunk,
                 top,
                 logits,
-                None if prompts is None else list(prompts),
-                list(templates),
-                on_error == "skip",
-                batch_size or 0,
+                None if prompts is None else _texts("prompts", prompts),
+                _texts("templates", templates),
+                _skips(on_error),
+                _batch(batch_size),
                 report,
             ):
                 predictions = [Prediction(label or str(i), score, i) for i, label, score in best]
@@ -214,13 +253,13 @@ class Model:
         parts = []
         for chunk, _, report in self._chunks(items, progress):
             rows, _ = self._core.embed_images(
-                chunk, pool or "", normalize, on_error == "skip", batch_size or 0, report
+                chunk, pool or "", normalize, _skips(on_error), _batch(batch_size), report
             )
             parts.append(rows)
         rows = parts[0] if len(parts) == 1 else numpy.concatenate(parts)
         if normalize and not self._core.has_text_tower:
             rows = rows / numpy.linalg.norm(rows, axis=-1, keepdims=True)
-        return rows[0] if single else rows
+        return _one_or_all(rows, single)
 
     def iter_embed(
         self,
@@ -236,7 +275,7 @@ class Model:
         items, _ = _images.listed(images)
         for chunk, names, report in self._chunks(items, progress):
             rows, indices = self._core.embed_images(
-                chunk, pool or "", normalize, on_error == "skip", batch_size or 0, report
+                chunk, pool or "", normalize, _skips(on_error), _batch(batch_size), report
             )
             if normalize and not self._core.has_text_tower:
                 import numpy
@@ -258,7 +297,7 @@ class Model:
         items, single = _images.listed(images)
         results = []
         for chunk, names, report in self._chunks(items, progress):
-            for index, found, picture in self._core.detect(chunk, threshold, draw, on_error == "skip", report):
+            for index, found, picture in self._core.detect(chunk, threshold, draw, _skips(on_error), report):
                 objects = [
                     Object(o["label"] or str(o["index"]), o["score"], tuple(o["box"]), o["index"])
                     for o in found["objects"]
@@ -289,9 +328,9 @@ class Model:
                 threshold,
                 mask_threshold,
                 overlap,
-                [str(name) for name in stuff],
+                [str(name) for name in ([stuff] if isinstance(stuff, str) else stuff)],
                 draw,
-                on_error == "skip",
+                _skips(on_error),
                 report,
             ):
                 segments = [
@@ -323,7 +362,7 @@ class Model:
         choices = _choices(generation)
         results = []
         for chunk, names, report in self._chunks(items, progress):
-            for index, one in self._core.caption(chunk, choices, on_error == "skip", batch_size or 0, report):
+            for index, one in self._core.caption(chunk, choices, _skips(on_error), _batch(batch_size), report):
                 results.append(Caption(one["text"], names[index], one["score"], one["tokens"], one["ended"]))
         return _one_or_all(results, single)
 
@@ -351,7 +390,7 @@ class Model:
         """
         import numpy
 
-        wanted = list(outputs or [])
+        wanted = _texts("outputs", outputs or [])
         hidden = sorted({int(name[7:]) for name in wanted if name.startswith("hidden.")})
         attention = sorted({_block(name) for name in wanted if "attention." in name})
         if input_ids is not None or decoder_input_ids is not None:
@@ -362,7 +401,7 @@ class Model:
                 "decoder_input_ids": decoder_input_ids,
             }
             arrays = self._core.forward_texts(
-                {key: numpy.ascontiguousarray(value, dtype=numpy.int64) for key, value in ids.items() if value is not None},
+                {key: _array(key, value, numpy.int64) for key, value in ids.items() if value is not None},
                 attention,
             )
         else:
@@ -433,13 +472,12 @@ class Model:
         """
         import numpy
 
-        single = isinstance(sentences, str)
-        texts = [sentences] if isinstance(sentences, str) else [str(text) for text in sentences]
+        texts, single = _text_or_texts("encode", sentences)
         before = self._prompt(prompt_name) if prompt is None and prompt_name is not None else prompt
         if not texts:
             raise _core.Error("encode: no text")
         parts = []
-        step = batch_size or _TEXTS
+        step = _batch(batch_size) or _TEXTS
         with _progress.bar(show_progress_bar, len(texts), "texts") as report:
             for first in range(0, len(texts), step):
                 some = texts[first : first + step]
@@ -489,7 +527,9 @@ class Model:
         """Similarities of each vector of a with each of b, [a, b]: by the function in the model's files, or the cosine."""
         import numpy
 
-        a, b = (numpy.atleast_2d(numpy.asarray(vectors, dtype=numpy.float32)) for vectors in (a, b))
+        a, b = (numpy.atleast_2d(_array("vectors", vectors, numpy.float32)) for vectors in (a, b))
+        if a.ndim > 2 or b.ndim > 2 or a.shape[1] != b.shape[1]:
+            raise _core.Error(f"similarity: vectors {list(a.shape)} and {list(b.shape)}, expected rows of one width")
         name = self._sentence_settings.get("similarity_fn_name") or "cosine"
         if name == "dot":
             return a @ b.T
@@ -503,7 +543,7 @@ class Model:
 
     def tokenize(self, texts: str | Sequence[str]) -> list[list[int]]:
         """Ids of each text."""
-        return self._core.tokenize([texts] if isinstance(texts, str) else list(texts))
+        return self._core.tokenize(_text_or_texts("tokenize", texts)[0])
 
     @overload
     def generate(self, prompt: str, *, stream: Literal[False] = False, **generation: Any) -> Text: ...
@@ -531,9 +571,8 @@ class Model:
         return self._rewrite("summarize", texts, prefix, options)
 
     def _rewrite(self, task: str, texts: Any, prefix: str | None, options: dict[str, Any]) -> Any:
-        single = isinstance(texts, str)
-        given = [texts] if single else list(texts)
-        cut, batch = options.pop("cut", False), options.pop("batch_size", None) or 32
+        given, single = _text_or_texts(task, texts)
+        cut, batch = options.pop("cut", False), _batch(options.pop("batch_size", None)) or 32
         with _progress.bar(options.pop("progress", None), len(given), "texts") as report:
             written = self._core.rewrite(given, task, prefix, _choices(options), batch, cut, report)
         return _one_or_all([Text.of(one) for one in written], single)
@@ -618,10 +657,10 @@ def _stream(work: Any) -> Iterator[str]:
         thread.join()
 
 
-def _one_or_all(results: list[Any], single: bool) -> Any:
+def _one_or_all(results: Any, single: bool) -> Any:
     if not single:
         return results
-    if not results:
+    if not len(results):
         raise _core.Error("the image was left out; see the logger \"qkv\"")
     return results[0]
 
@@ -642,9 +681,18 @@ def _pixels(pixels: Any) -> Any:
     """float32, contiguous; a tensor of PyTorch as it is if it is on the CPU and has no gradient."""
     import numpy
 
-    if hasattr(pixels, "detach"):
+    if hasattr(pixels, "numpy") and hasattr(pixels, "detach"):
         pixels = pixels.detach().numpy()
-    return numpy.ascontiguousarray(pixels, dtype=numpy.float32)
+    return _array("pixels", pixels, numpy.float32)
+
+
+def _array(name: str, values: Any, dtype: Any) -> Any:
+    import numpy
+
+    try:
+        return numpy.ascontiguousarray(values, dtype=dtype)
+    except (ValueError, OverflowError) as error:
+        raise TypeError(f"{name}: expected numbers: {error}") from None
 
 
 def _blank(info: dict[str, Any]) -> Any:

@@ -1,9 +1,6 @@
 """What the engine remarks: warnings as Python's, all else to the logger "qkv"."""
 
-import logging
-import warnings
-
-logger = logging.getLogger("qkv")
+import sys
 
 
 class ModelWarning(UserWarning):
@@ -11,16 +8,19 @@ class ModelWarning(UserWarning):
 
 
 def tell(text: str) -> None:
+    # Here, since they take longer to import than all of the package.
     if "warning: " in text:
+        import warnings
+
         warnings.warn(text, ModelWarning, stacklevel=_outside())
     else:
-        logger.info(text)
+        import logging
+
+        logging.getLogger("qkv").info(text)
 
 
 def _outside() -> int:
     """The level of the first caller outside of this package, for `warnings.warn`."""
-    import sys
-
     level, frame = 1, sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "qkv":
         level, frame = level + 1, frame.f_back

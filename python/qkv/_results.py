@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -74,8 +73,7 @@ class Detections(_Picture, list["Object"]):
         return f"{self.path}: " + (", ".join(f"{o.label} {100 * o.score:.0f} %" for o in self) or "nothing")
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A segment of a photo: id is its value in the map; box is left, top, width and height in pixels."""
 
     id: int

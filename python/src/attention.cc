@@ -174,6 +174,13 @@ nb::tuple Backward(const Array& q, const Array& k, const Array& v, const Array& 
   Call call;
   call.Run([&] {
     thread_local Arena arena;
+    // The gradient is of differences from `out`, for which half precision is too coarse.
+    Tensor<T> precise;
+    if (element == Element::kFloat16 || element == Element::kBFloat16) {
+      precise = Tensor<T>::Uninitialised(tensors.out.shape());
+      attention::Attention<T>(in.q4, in.k4, in.v4, in.options, precise, arena);
+      tensors.out = precise;
+    }
     attention::AttentionBackward<T>(tensors, in.options, arena);
   });
   const auto give = [&](Tensor<T>& tensor, const std::optional<Array>& like, const Array* always) -> nb::object {

@@ -6,6 +6,10 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -61,11 +65,15 @@ std::unique_ptr<Model> Load(const std::string& path, const std::string& dtype, i
                             const std::string& labels, const nb::dict& hints, bool strict) {
   Call call(threads);
   const app::ModelEntry entry = EntryOf(path, dtype, cache, size, pool, labels, hints);
-  return call.Run([&] {
+  std::unique_ptr<Model> model = call.Run([&] {
     const app::AnyModel files(entry, call.note());
     if (strict) io::RequireKnown(files.Settings());
     return std::make_unique<Model>(files, threads, call.note());
   });
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // packing leaves a tenth of the weights' size behind
+#endif
+  return model;
 }
 
 // Runs the command line, once a process: it sets signals and settings for all of it.
