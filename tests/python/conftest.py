@@ -1,0 +1,42 @@
+"""Models for the tests: folders of tests/golden, opened once a session."""
+
+import warnings
+
+import pytest
+import support
+
+import qkv
+
+
+@pytest.fixture(scope="session")
+def open_model():
+    """A function that opens a folder of tests/golden ("tasks/bert"), or a model that comes with qkv, once."""
+    models = {}
+
+    def open_once(name):
+        if name not in models:
+            folder = support.GOLDEN / name
+            models[name] = qkv.load(folder if folder.is_dir() else name)
+        return models[name]
+
+    return open_once
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """The built-in classifier."""
+    return qkv.load("digits")
+
+
+@pytest.fixture(scope="session")
+def digit_photos():
+    """Photos of hand-drawn digits."""
+    return sorted(str(photo) for photo in (support.ROOT / "examples/digits").glob("*.png"))
+
+
+@pytest.fixture(autouse=True)
+def unexpected_warnings_are_errors():
+    """A remark of the engine that a test does not expect fails it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qkv.ModelWarning)
+        yield
