@@ -17,6 +17,7 @@ from ._pipeline import pipeline
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
 
 Error.__module__ = "qkv"
+Error.__doc__ = "A model, an image, a text or an argument is not as expected; the text says what to do."
 
 __all__ = [
     "AttentionGradient",
