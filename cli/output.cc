@@ -18,6 +18,7 @@ namespace qkv::cli {
 namespace {
 
 bool notes_silenced = false;  // by the one thread that parses options, before any work
+int write_error = 0;          // of a write before the stream is flushed, which a full or missing buffer makes
 
 }  // namespace
 
@@ -34,7 +35,8 @@ void PrepareStreams() {
 
 void PrintRaw(std::string_view text) {
   Progress::ClearShown();
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) write_error = errno;
 }
 
 void PrintJsonLine(const io::Json& json) { PrintRaw(app::JsonLine(json) + '\n'); }
@@ -42,6 +44,7 @@ void PrintJsonLine(const io::Json& json) { PrintRaw(app::JsonLine(json) + '\n');
 void FlushOutput() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno == 0) errno = write_error;
   if (errno == EPIPE) {
     ::signal(SIGPIPE, SIG_DFL);
     ::raise(SIGPIPE);

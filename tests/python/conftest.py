@@ -40,3 +40,18 @@ def unexpected_warnings_are_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error", qkv.ModelWarning)
         yield
+
+
+LATENCIES = {}
+
+
+@pytest.fixture
+def latencies():
+    """Seconds from a signal to the end of the call it ended, by call, told at the end of the run."""
+    return LATENCIES
+
+
+def pytest_terminal_summary(terminalreporter):
+    if LATENCIES:
+        told = ", ".join(f"{call} {1000 * seconds:.0f}" for call, seconds in LATENCIES.items())
+        terminalreporter.write_line(f"Ctrl-C to KeyboardInterrupt, ms: {told}")

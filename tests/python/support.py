@@ -115,9 +115,12 @@ def with_numbered_tokenizer(name, folder):
     raise AssertionError(f"{name}: no vocabulary in {file}")
 
 
+def environment(**more):
+    """For processes of their own, which find the package as this one does."""
+    return dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path), **more)
+
+
 def run_python(code, *arguments, **options):
-    """Runs `code` in a Python of its own, with the package as this one finds it."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
-    environment.update(options.pop("env", {}))
+    """Runs `code` in a Python of its own."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **{"env": environment(), **options})
