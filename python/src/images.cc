@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "python/src/objects.h"
 #include "qkv/app/images/image_reader.h"
 #include "qkv/image/workspace.h"
 
@@ -37,7 +38,7 @@ Images::Images(const nb::list& items) {
   for (const nb::handle item : items) {
     const std::string name = "image " + std::to_string(items_.size());
     if (nb::isinstance<nb::str>(item)) {
-      list_.files.emplace_back(nb::cast<std::string>(item));
+      list_.files.emplace_back(PathOf(item));
       items_.emplace_back(list_.files.back().native());
       continue;
     }

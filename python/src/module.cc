@@ -22,6 +22,7 @@
 #include "qkv/app/images/image_list.h"
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/parse.h"
+#include "qkv/app/vectors/embed.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
@@ -38,21 +39,22 @@ app::ModelEntry EntryOf(const std::string& path, const std::string& dtype, const
   entry.cache = cache == "use"      ? app::CachePolicy::kUse
                 : cache == "verify" ? app::CachePolicy::kVerify
                                     : app::CachePolicy::kIfSet;
+  if (!pool.empty()) app::ParsePooling(pool, "pool");
   if (size) entry.size = app::InputSize{size->first, size->second};
   for (const auto& [key, value] : hints) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "heads") {
-      entry.given.heads = nb::cast<int64_t>(value);
+      entry.given.heads = ValueOf<int64_t>(value, "heads", "a whole number");
     } else if (name == "architecture") {
-      entry.given.architecture = nb::cast<std::string>(value);
+      entry.given.architecture = ValueOf<std::string>(value, "architecture", "a name");
     } else if (name == "state_dict") {
-      entry.given.state_dict = nb::cast<std::string>(value);
+      entry.given.state_dict = ValueOf<std::string>(value, "state_dict", "a key");
     } else if (name == "mean") {
-      entry.given.mean = nb::cast<std::vector<double>>(value);
+      entry.given.mean = ValueOf<std::vector<double>>(value, "mean", "numbers");
     } else if (name == "std") {
-      entry.given.std = nb::cast<std::vector<double>>(value);
+      entry.given.std = ValueOf<std::vector<double>>(value, "std", "numbers");
     } else if (name == "crop_pct") {
-      entry.given.crop_pct = nb::cast<double>(value);
+      entry.given.crop_pct = ValueOf<double>(value, "crop_pct", "a number");
     } else {
       entry.given.settings[name] = ToJson(value, name.c_str());
     }
@@ -60,11 +62,11 @@ app::ModelEntry EntryOf(const std::string& path, const std::string& dtype, const
   return entry;
 }
 
-std::unique_ptr<Model> Load(const std::string& path, const std::string& dtype, int threads, const std::string& cache,
+std::unique_ptr<Model> Load(const nb::str& path, const std::string& dtype, int threads, const std::string& cache,
                             std::optional<std::pair<int64_t, int64_t>> size, const std::string& pool,
-                            const std::string& labels, const nb::dict& hints, bool strict) {
+                            const nb::str& labels, const nb::dict& hints, bool strict) {
   Call call(threads);
-  const app::ModelEntry entry = EntryOf(path, dtype, cache, size, pool, labels, hints);
+  const app::ModelEntry entry = EntryOf(PathOf(path), dtype, cache, size, pool, PathOf(labels), hints);
   std::unique_ptr<Model> model = call.Run([&] {
     const app::AnyModel files(entry, call.note());
     if (strict) io::RequireKnown(files.Settings());
@@ -77,23 +79,24 @@ std::unique_ptr<Model> Load(const std::string& path, const std::string& dtype, i
 }
 
 // Runs the command line, once a process: it sets signals and settings for all of it.
-int RunCommand(const std::vector<std::string>& arguments) {
-  std::vector<std::string> kept = arguments;
+int RunCommand(const nb::list& arguments) {
+  std::vector<std::string> kept;
+  for (const nb::handle argument : arguments) kept.push_back(PathOf(argument));
   std::vector<char*> argv;
   for (std::string& argument : kept) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const nb::gil_scoped_release release;
-  return cli::RunProgram(static_cast<int>(arguments.size()), argv.data());
+  return cli::RunProgram(static_cast<int>(kept.size()), argv.data());
 }
 
-std::vector<std::string> FindImages(const std::vector<std::string>& paths) {
+nb::list FindImages(const nb::list& paths) {
+  std::vector<std::string> folders;
+  for (const nb::handle path : paths) folders.push_back(PathOf(path));
   Call call;
-  return call.Run([&] {
-    std::vector<std::string> files;
-    const app::ImageList found = app::CollectImages(paths, call.note());
-    for (const std::filesystem::path& file : found.files) files.push_back(file.native());
-    return files;
-  });
+  const app::ImageList found = call.Run([&] { return app::CollectImages(folders, call.note()); });
+  nb::list files;
+  for (const std::filesystem::path& file : found.files) files.append(ToPathName(file.native()));
+  return files;
 }
 
 }  // namespace
@@ -127,7 +130,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("unread_heads", [](const Model& self) { return self.unread_heads(); })
       .def_prop_ro("folder", [](const Model& self) {
         const std::string& path = self.entry().path;
-        return path.empty() ? "" : app::FolderOf(path).string();
+        return ToPathName(path.empty() ? "" : app::FolderOf(path).string());
       });
   BindImages(model);
   BindTexts(model);

@@ -21,7 +21,7 @@ nb::object ToPython(const io::Json& json) {
     }
     case io::Json::value_t::string: {
       const auto& text = json.get_ref<const std::string&>();
-      return nb::str(text.data(), text.size());
+      return ToPathName(text);
     }
     case io::Json::value_t::boolean:
       return nb::bool_(json.get<bool>());
@@ -39,12 +39,12 @@ nb::object ToPython(const io::Json& json) {
 io::Json ToJson(nb::handle value, const char* what) {
   if (value.is_none()) return nullptr;
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
+  if (nb::isinstance<nb::int_>(value)) return ValueOf<int64_t>(value, what, "a number of 64 bits");
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
-  if (nb::isinstance<nb::str>(value)) return nb::borrow<nb::str>(value).c_str();
+  if (nb::isinstance<nb::str>(value)) return PathOf(value);
   if (nb::isinstance<nb::dict>(value)) {
     io::Json object = io::Json::object();
-    for (const auto& [key, item] : nb::borrow<nb::dict>(value)) object[nb::str(key).c_str()] = ToJson(item, what);
+    for (const auto& [key, item] : nb::borrow<nb::dict>(value)) object[PathOf(nb::str(key))] = ToJson(item, what);
     return object;
   }
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
@@ -52,8 +52,23 @@ io::Json ToJson(nb::handle value, const char* what) {
     for (const nb::handle item : nb::iter(value)) list.push_back(ToJson(item, what));
     return list;
   }
-  const nb::str type = nb::str(nb::handle(value.type()).attr("__name__"));
-  throw nb::type_error(FormatShown("{}: expected a number, text, list or dict, got {}", what, type.c_str()).c_str());
+  ThrowTypeError(value, what, "a number, text, list or dict");
+}
+
+void ThrowTypeError(nb::handle value, const char* what, const char* expected) {
+  throw nb::type_error(FormatShown("{}: expected {}, got {}", what, expected, PathOf(nb::repr(value))).c_str());
+}
+
+std::string PathOf(nb::handle name) {
+  const auto bytes = nb::steal<nb::bytes>(PyUnicode_EncodeFSDefault(name.ptr()));
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return {bytes.c_str(), bytes.size()};
+}
+
+nb::str ToPathName(const std::string& path) {
+  const auto name = nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(path.data(), std::ssize(path)));
+  if (!name.is_valid()) nb::raise_python_error();
+  return name;
 }
 
 template <typename T>

@@ -13,11 +13,26 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
-/// dict, list, str, int, float, bool or None.
+/// dict, list, str, int, float, bool or None. Bytes that are no UTF-8 (of paths) are escaped as by os.fsdecode.
 nb::object ToPython(const io::Json& json);
 
 /// The same the other way; a tuple becomes a list. Throws TypeError for anything else, which it names by `what`.
 io::Json ToJson(nb::handle value, const char* what);
+
+/// Throws TypeError: "`what`: expected `expected`, got `value`".
+[[noreturn]] void ThrowTypeError(nb::handle value, const char* what, const char* expected);
+
+/// The value as T, whose caster is included. Throws as ThrowTypeError.
+template <typename T>
+T ValueOf(nb::handle value, const char* what, const char* expected) {
+  T result;
+  if (value.is_none() || !nb::try_cast(value, result)) ThrowTypeError(value, what, expected);
+  return result;
+}
+
+/// A name of a file, whose bytes need not be UTF-8: as os.fsencode and os.fsdecode.
+std::string PathOf(nb::handle name);
+nb::str ToPathName(const std::string& path);
 
 /// A NumPy array that owns the tensor's memory.
 template <typename T>

@@ -33,11 +33,11 @@ model::GenerationChoices ChoicesOf(const nb::dict& choices) {
   for (const auto& [key, value] : choices) {
     const std::string name = nb::cast<std::string>(key);
     if (const auto found = whole.find(name); found != whole.end()) {
-      *found->second = nb::cast<int64_t>(value);
+      *found->second = ValueOf<int64_t>(value, name.c_str(), "a whole number");
     } else if (const auto number = numbers.find(name); number != numbers.end()) {
-      *number->second = nb::cast<double>(value);
+      *number->second = ValueOf<double>(value, name.c_str(), "a number");
     } else if (name == "seed") {
-      c.seed = nb::cast<uint64_t>(value);
+      c.seed = ValueOf<uint64_t>(value, "seed", "a whole number of at least 0");
     } else {
       throw nb::type_error(FormatShown("{}: no setting of generation", name).c_str());
     }
