@@ -80,8 +80,7 @@ std::function<void(int64_t)> Call::Progress(nb::handle progress) {
 void Call::RunQueued(const std::function<void()>& work) {
   const nb::gil_scoped_release release;
   const bool may_receive = MayReceiveSignals();
-  const CancelScope scope([this, may_receive] { return asked_ || (may_receive && IsAsked()); },
-                          CancelChecks::kInTasks);
+  const CancelScope scope([this, may_receive] { return asked_ || (may_receive && IsAsked()); }, CancelChecks::kInTasks);
   Queue().Run([&] {
     const Threads threads(threads_);
     work();

@@ -1,5 +1,5 @@
-// For a wheel (cmake/Wheel.cmake) on systems with glibc 2.34 and libstdc++ 11: what the compiler's own are asked for under a
-// newer version than that is asked for under the older one, by the linker's --wrap.
+// For a wheel (cmake/Wheel.cmake) on systems with glibc 2.34 and libstdc++ 11: what the compiler's own are asked for
+// under a newer version than that is asked for under the older one, by the linker's --wrap.
 #include <cstdio>
 #include <cstdlib>
 
