@@ -5,10 +5,10 @@ PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup configure build demo test test-page test-web test-python verify bench docs web wheel format install clean
+.PHONY: help setup configure build demo test test-page test-web test-python verify-python verify bench docs web wheel format install clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 # The program is whole without Node.js, but for its pages.
 setup:
@@ -36,6 +36,10 @@ test-web: build  ## the explorer without a server, in node and Chromium (needs N
 
 test-python:  ## Python's package, from its wheel, in a clean environment (needs PyPI; builds `make wheel`)
 	@tools/python_tests.sh
+
+verify-python:  ## the same beside torch, timm and transformers (installs them on the first run)
+	@tools/setup.sh verify
+	@tools/python_tests.sh --originals
 
 verify: build  ## compares with timm, transformers and vit-pytorch (installs them on the first run); with QKV_DATA images too
 	@tools/setup.sh verify

@@ -2,17 +2,28 @@
 # Tests Python's wheel in a clean environment, without a compiler and without this folder's package: what
 # `make test-python` runs. Builds the wheel if a source is newer.
 #
-#   tools/python_tests.sh [PYTEST'S ARGUMENTS]
+#   tools/python_tests.sh [--originals] [PYTEST'S ARGUMENTS]
 #
-# PYTHON names another CPython from 3.11 on.
+# PYTHON names another CPython from 3.11 on. --originals: beside torch, timm, transformers and sentence-transformers
+# (tools/reference_env.sh), without which the tests that compare with them are skipped.
 set -eu
 cd "$(dirname "$0")/.."
 
+originals=
+if [ "${1:-}" = --originals ]; then
+  shift
+  originals=$(tools/reference_env.sh | tail -n 1)
+fi
 wheel=$PWD/$(tools/wheel.sh --if-changed | tail -n 1)
-python=${PYTHON:-python3}
 venv=build/python-tests
 rm -rf "$venv"
-"$python" -m venv "$venv"
-"$venv/bin/python" -m pip --disable-pip-version-check --quiet install "$wheel" pytest==9.2.0 hypothesis==6.170.17 pillow==13.0.0 tqdm >&2
+"${originals:-${PYTHON:-python3}}" -m venv "$venv"
+if [ -n "$originals" ]; then
+  site=$("$originals" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  echo "$site" > "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/originals.pth"
+  "$venv/bin/python" -m pip --disable-pip-version-check --quiet install expecttest==0.3.0 >&2
+fi
+"$venv/bin/python" -m pip --disable-pip-version-check --quiet install "$wheel" pytest==9.2.0 hypothesis==6.170.17 \
+  pillow==13.0.0 tqdm >&2
 "$venv/bin/python" -c 'import sys; print("Python", sys.version.split()[0])'
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/python "$@"

@@ -5,7 +5,9 @@
 #include <unistd.h>
 #endif
 
+#include "python/src/interpreter_lock.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/thread_count.h"
 
 namespace qkv::python {
 namespace {
@@ -26,20 +28,6 @@ CallQueue& Queue() {
   static CallQueue queue;
   return queue;
 }
-
-// The engine's threads of one call; calls have turns, so that no other reads the number meanwhile.
-class Threads {
- public:
-  explicit Threads(int threads) : before_(NumThreads()) {
-    if (threads > 0) SetNumThreads(threads);
-  }
-  ~Threads() { SetNumThreads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  const int before_;
-};
 
 }  // namespace
 
@@ -68,7 +56,7 @@ app::Note Call::note() {
 std::function<void(int64_t)> Call::Progress(nb::handle progress) {
   if (progress.is_none()) return {};
   return [this, progress](int64_t count) {
-    const nb::gil_scoped_acquire acquire;
+    const WithLock lock;
     try {
       progress(count);
     } catch (nb::python_error& error) {
@@ -78,11 +66,13 @@ std::function<void(int64_t)> Call::Progress(nb::handle progress) {
 }
 
 void Call::RunQueued(const std::function<void()>& work) {
-  const nb::gil_scoped_release release;
+  const WithoutLock release;
   const bool may_receive = MayReceiveSignals();
-  const CancelScope scope([this, may_receive] { return asked_ || (may_receive && IsAsked()); }, CancelChecks::kInTasks);
+  const CancelScope scope([this, may_receive] { return asked_ || IsLeaving() || (may_receive && IsAsked()); },
+                          CancelChecks::kInTasks);
   Queue().Run([&] {
-    const Threads threads(threads_);
+    // As it is now, for all of the call: others may change it while it gives way.
+    const ThreadCount threads(threads_ > 0 ? threads_ : NumThreads());
     work();
   });
 }
@@ -92,7 +82,7 @@ bool Call::IsAsked() {
   const auto now = std::chrono::steady_clock::now();
   if (now - asked_at_ < kAskEvery) return false;
   asked_at_ = now;
-  const nb::gil_scoped_acquire acquire;
+  const WithLock lock;
   if (PyErr_CheckSignals() == 0) return false;
   nb::python_error error;  // takes what the handler raised
   Keep(error);

@@ -17,6 +17,7 @@
 
 #include "cli/program.h"
 #include "python/src/attention.h"
+#include "python/src/interpreter_lock.h"
 #include "python/src/model.h"
 #include "python/src/objects.h"
 #include "qkv/app/images/image_list.h"
@@ -85,7 +86,7 @@ int RunCommand(const nb::list& arguments) {
   std::vector<char*> argv;
   for (std::string& argument : kept) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const nb::gil_scoped_release release;
+  const WithoutLock release;
   return cli::RunProgram(static_cast<int>(kept.size()), argv.data());
 }
 
@@ -112,6 +113,7 @@ NB_MODULE(_core, module) {
     }
   });
   module.attr("version") = QKV_VERSION;
+  WatchExit();
 
   ModelClass model(module, "Model");
   model.def_prop_ro("info", [](const Model& self) { return ToPython(self.info()); })

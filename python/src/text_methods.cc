@@ -10,11 +10,13 @@
 #include <map>
 #include <utility>
 
+#include "python/src/interpreter_lock.h"
 #include "python/src/model.h"
 #include "python/src/objects.h"
 #include "python/src/writing.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/texts/pieces.h"
+#include "qkv/core/work.h"
 
 namespace qkv::python {
 
@@ -89,8 +91,9 @@ std::vector<std::vector<int32_t>> Tokenize(const Model& model, const std::vector
 // Passes new text to `show`, which returns False to stop.
 std::function<bool(std::string_view)> ShowBy(nb::handle show, std::optional<nb::python_error>* error) {
   return [show, error](std::string_view text) {
+    CheckCancelled();  // the loops of one token are too short to ask
     if (show.is_none()) return true;
-    const nb::gil_scoped_acquire acquire;
+    const WithLock lock;
     try {
       return nb::cast<bool>(show(nb::bytes(text.data(), text.size())));
     } catch (nb::python_error& raised) {
@@ -126,7 +129,11 @@ nb::list Rewrite(const Model& model, const std::vector<std::string>& texts, cons
   const std::vector<app::Written> all = call.Run([&] {
     const app::WritingOptions options{.prefix = prefix.value_or(language.Prefix(task)),
                                       .together = batch,
-                                      .settings = chosen.Over(language.Settings())};
+                                      .settings = chosen.Over(language.Settings()),
+                                      .stop = [] {
+                                        CheckCancelled();
+                                        return false;
+                                      }};
     options.settings.Validate();
     const app::Pieces pieces = app::CutTexts(texts, language, options.prefix, cut, task);
     size_t before = 0;

@@ -22,6 +22,7 @@
 #include "qkv/core/error.h"
 #include "qkv/core/fork.h"
 #include "qkv/core/serial.h"
+#include "qkv/core/thread_count.h"
 #include "qkv/core/work.h"
 
 namespace qkv {
@@ -46,7 +47,8 @@ int AvailableCores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-std::atomic<int> g_threads{0};  // 0: not set, all cores
+std::atomic<int> g_threads{0};   // 0: not set, all cores
+thread_local int t_threads = 0;  // of ThreadCount; 0: none
 thread_local bool t_in_parallel = false;
 
 inline void RelaxCore() {
@@ -253,14 +255,24 @@ bool InLoop() { return t_in_parallel; }
 int NumThreads() {
   static const int cores = AvailableCores();
   if (t_in_parallel) return 1;
+  if (t_threads > 0) return t_threads;
   const int set = g_threads.load(std::memory_order_relaxed);
   return set > 0 ? set : cores;
 }
 
-void SetNumThreads(int threads) {
+namespace {
+
+int RequireThreads(int threads) {
   Require(threads >= 1, "threads: expected at least 1, got {}", threads);
-  g_threads.store(threads, std::memory_order_relaxed);
+  return threads;
 }
+
+}  // namespace
+
+ThreadCount::ThreadCount(int threads) : before_(std::exchange(t_threads, RequireThreads(threads))) {}
+ThreadCount::~ThreadCount() { t_threads = before_; }
+
+void SetNumThreads(int threads) { g_threads.store(RequireThreads(threads), std::memory_order_relaxed); }
 
 namespace internal {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkv/core/error.h"
+#include "qkv/core/thread_count.h"
 
 namespace qkv {
 namespace {
@@ -88,6 +89,32 @@ TEST_P(ParallelThreads, ManyShortLoops) {
 }
 
 TEST(Parallel, RefusesNoThreads) { EXPECT_THROW(SetNumThreads(0), Error); }
+
+TEST(ThreadCount, IsOfOneThreadAndOfOneScope) {
+  SetNumThreads(2);
+  {
+    const ThreadCount outer(3);
+    SetNumThreads(1);
+    EXPECT_EQ(NumThreads(), 3);
+    std::thread other([] { EXPECT_EQ(NumThreads(), 1); });
+    other.join();
+    {
+      const ThreadCount inner(5);
+      EXPECT_EQ(NumThreads(), 5);
+    }
+    EXPECT_EQ(NumThreads(), 3);
+    std::atomic<int> highest{0};
+    ParallelTasks(1000, [&](int64_t, int thread) {
+      int seen = highest;
+      while (thread > seen && !highest.compare_exchange_weak(seen, thread)) {
+      }
+    });
+    EXPECT_LT(highest, 3);
+  }
+  EXPECT_EQ(NumThreads(), 1);
+  EXPECT_THROW(ThreadCount(0), Error);
+  SetNumThreads(2);
+}
 
 }  // namespace
 }  // namespace qkv
