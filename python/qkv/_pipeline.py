@@ -84,18 +84,31 @@ def _object_detection(model: Model) -> Callable[..., Any]:
 
 
 def _image_segmentation(model: Model) -> Callable[..., Any]:
-    def call(inputs: Any, subtask: str | None = None, threshold: float | None = None, **options: Any) -> Any:
+    def call(
+        inputs: Any,
+        subtask: str | None = None,
+        threshold: float = 0.9,
+        mask_threshold: float = 0.5,
+        overlap_mask_area_threshold: float = 0.5,
+        **_: Any,
+    ) -> Any:
         import PIL.Image
 
         single = _is_single(inputs)
-        found = model.segment([inputs] if single else list(inputs), task=subtask, threshold=threshold, **options)
+        # transformers' thresholds; a model's own task has the engine's.
+        rules: dict[str, Any] = {"task": subtask}
+        if subtask in ("panoptic", "instance"):
+            rules["threshold"] = threshold
+        if subtask == "panoptic":
+            rules |= {"mask_threshold": mask_threshold, "overlap": overlap_mask_area_threshold}
+        found = model.segment([inputs] if single else list(inputs), **rules)
         return _many(
             [
                 [
                     {
                         "score": None if one.task == "semantic" else s.score,
                         "label": s.label,
-                        "mask": PIL.Image.fromarray(one.mask(s).astype("uint8") * 255, mode="L"),
+                        "mask": PIL.Image.fromarray((one.ids == s.id).astype("uint8") * 255),
                     }
                     for s in one
                 ]
