@@ -112,6 +112,7 @@ NB_MODULE(_core, module) {
       PyErr_SetString(PyExc_OSError, error.what());
     }
   });
+  nb::set_leak_warnings(false);  // a process that leaves with a model in a global variable leaks nothing of ours
   module.attr("version") = QKV_VERSION;
   WatchExit();
 
