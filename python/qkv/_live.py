@@ -119,11 +119,11 @@ def _answers_of_transformers(model: Any, taken: Model) -> tuple[Any, Any]:
         with _evaluating(model):
             theirs = vision(pixel_values=_place(model, pixels))
         arrays = taken.forward(pixels)
-    # Tokens last: those of YOLOS and EoMT have another order in qkv.
+    # Tokens of YOLOS and EoMT have another order in qkv; the vector of two towers is that of the space they share.
     for name, ours in (
         ("logits", "logits"),
         ("class_queries_logits", "class_queries_logits"),
-        ("pooler_output", "pooled"),
+        ("pooler_output", "" if taken._core.has_text_tower else "pooled"),
         ("last_hidden_state", "tokens"),
     ):
         if getattr(theirs, name, None) is not None and ours in arrays:
