@@ -123,4 +123,4 @@ def environment(**more):
 def run_python(code, *arguments, **options):
     """Runs `code` in a Python of its own."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **{"env": environment(), **options})
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, **{"env": environment(), **options})

@@ -403,7 +403,7 @@ assert calls > 5000 and wrong == 0
 
 
 def test_wrong_types_of_every_argument_never_end_the_interpreter():
-    models = [GOLDEN / name for name in ("timm_vit", "detector", "tasks/bert", "tasks/gpt2", "towers/clip")]
+    models = [GOLDEN / name for name in ("timm_vit", "tasks/gpt2", "towers/clip")]
     done = run_python(FUZZ, *models, "digits")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
