@@ -27,7 +27,9 @@ def from_timm(
     if not hasattr(model, "pretrained_cfg"):
         raise TypeError(f"from_timm: expected a model of timm, got a {type(model).__name__}")
     with _folder() as folder:
-        save_for_hf(model, folder, model_args=model_args, safe_serialization=True)
+        # None is what create_model leaves out.
+        given = {key: value for key, value in (model_args or {}).items() if value is not None}
+        save_for_hf(model, folder, model_args=given, safe_serialization=True)
         taken = load(folder, **options)
     taken._path = f"timm {(model.pretrained_cfg or {}).get('architecture') or type(model).__name__}"
     if verify:

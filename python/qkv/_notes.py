@@ -12,7 +12,7 @@ def tell(text: str) -> None:
     if "warning: " in text:
         import warnings
 
-        warnings.warn(text, ModelWarning, stacklevel=_outside())
+        warnings.warn(text.replace("warning: ", "", 1), ModelWarning, stacklevel=_outside())
     else:
         import logging
 

@@ -13,12 +13,21 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
       threads_(threads) {
   const std::string& path = entry_.path;
   if (facts_.is_text()) {
-    language_.emplace(files.BuildLanguage());
+    try {
+      language_.emplace(files.BuildLanguage());
+    } catch (const Error& error) {
+      texts_.emplace(files.BuildTexts());  // throws if it was not the tokenizer's
+      no_tokenizer_ = error.what();
+    }
   } else if (facts_.is_image()) {
     app::RequireProportion(files.images(), entry_);
     if (facts_.has_text_tower()) {
       towers_.emplace(files.BuildTowers(model::Towers::kBoth));
-      tower_texts_.emplace(*towers_, app::FindModel(path), note);
+      try {
+        tower_texts_.emplace(*towers_, app::FindModel(path), note);
+      } catch (const Error& error) {
+        no_tokenizer_ = error.what();
+      }
     } else if (facts_.images->decoder) {
       captions_.emplace(files.BuildCaptions());
       captioner_.emplace(*captions_, app::FindModel(path), note);
@@ -26,6 +35,7 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
       images_.emplace(files.BuildImages());
     }
   }
+  if (!no_tokenizer_.empty()) app::Notify(note, "warning: without its tokenizer it reads no texts: " + no_tokenizer_);
 }
 
 const model::Model& Model::Images(const char* work, const app::Ability& ability) const {
@@ -40,12 +50,23 @@ const model::TwoTowerModel& Model::Towers(const char* work) const {
 
 const app::TextEncoder& Model::TowerTexts(const char* work) const {
   RequireWork(work, app::kClassifyByPrompts);
+  RequireTokenizer(work, tower_texts_.has_value());
   return *tower_texts_;
 }
 
 const app::LanguageModel& Model::Language(const char* work, const app::Ability& ability) const {
   RequireWork(work, ability);
+  RequireTokenizer(work, language_.has_value());
   return *language_;
+}
+
+const model::TextModel& Model::TextPasses(const char* work) const {
+  RequireWork(work, app::kAttendText);
+  return texts_ ? *texts_ : language_->model();
+}
+
+void Model::RequireTokenizer(const char* work, bool there) const {
+  Require(there, "{}: {}", work, EscapedText{no_tokenizer_});
 }
 
 const app::Captioner& Model::Captions(const char* work) const {

@@ -17,7 +17,8 @@ namespace qkv::python {
 
 namespace nb = nanobind;
 
-/// A model with all of its parts built. Const members may be called from several threads.
+/// A model with all of its parts built; only a tokenizer may be missing, without which images and passes are left.
+/// Const members may be called from several threads.
 class Model {
  public:
   /// Builds the model and keeps nothing of its files. threads: cores for its calls; 0: all. Throws Error as AnyModel's
@@ -37,6 +38,7 @@ class Model {
   const model::TwoTowerModel& Towers(const char* work) const;
   const app::TextEncoder& TowerTexts(const char* work) const;
   const app::LanguageModel& Language(const char* work, const app::Ability& ability) const;
+  const model::TextModel& TextPasses(const char* work) const;  // without a tokenizer
   const app::Captioner& Captions(const char* work) const;
   const model::CaptionModel& CaptionParts(const char* work) const;
 
@@ -44,6 +46,8 @@ class Model {
   void RequireWork(const char* work, const app::Ability& ability) const {
     app::RequireAbility(work, ability, facts_, entry_);
   }
+
+  void RequireTokenizer(const char* work, bool there) const;
 
   app::ModelEntry entry_;
   app::ModelFacts facts_;
@@ -54,6 +58,8 @@ class Model {
   std::optional<model::TwoTowerModel> towers_;
   std::optional<app::TextEncoder> tower_texts_;
   std::optional<app::LanguageModel> language_;
+  std::optional<model::TextModel> texts_;  // in place of language_ if there is no tokenizer
+  std::string no_tokenizer_;               // why
   std::optional<model::CaptionModel> captions_;
   std::optional<app::Captioner> captioner_;
 };

@@ -57,6 +57,11 @@ io::Json ToJson(const app::Written& written) {
           {"ended", written.ended}};
 }
 
+// Cut texts have other vectors than their own.
+app::Note Warnings(Call& call) {
+  return [note = call.note()](const std::string& text) { note("warning: " + text); };
+}
+
 nb::object EmbedTexts(const Model& model, const std::vector<std::string>& texts,
                       const std::optional<std::string>& prompt) {
   if (model.facts().has_text_tower()) {
@@ -66,11 +71,11 @@ nb::object EmbedTexts(const Model& model, const std::vector<std::string>& texts,
       for (std::string& text : prompted) text = *prompt + text;
     }
     Call call(model.threads());
-    return ToArray(call.Run([&] { return encoder.Embed(prompted, call.note()); }));
+    return ToArray(call.Run([&] { return encoder.Embed(prompted, Warnings(call)); }));
   }
   const app::LanguageModel& language = model.Language("embed", app::kEmbedTexts);
   Call call(model.threads());
-  return ToArray(call.Run([&] { return language.Embed(texts, call.note(), prompt); }));
+  return ToArray(call.Run([&] { return language.Embed(texts, Warnings(call), prompt); }));
 }
 
 // Tokens as the model reads them: a list of ids for each text.
@@ -152,7 +157,7 @@ using Ids = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cp
 // Outputs of a text model, or of one that writes about images, by the names of `qkv run`.
 nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
                       const std::vector<int64_t>& attention) {
-  const app::LanguageModel& language = model.Language("forward", app::kAttendText);
+  const model::TextModel& passes = model.TextPasses("forward");
   io::SafeTensors inputs;
   for (const auto& [name, array] : ids) {
     Require(app::IsTokenInput(name), "forward: no text model reads {}", name);
@@ -161,7 +166,7 @@ nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
   }
   inputs.Finish("forward");
   Call call(model.threads());
-  app::Captured captured = call.Run([&] { return app::CaptureText(language.model(), inputs, "forward", attention); });
+  app::Captured captured = call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention); });
   nb::dict arrays;
   for (auto& [name, tensor] : captured) arrays[nb::str(name.c_str())] = ToArray(std::move(tensor));
   return arrays;

@@ -103,7 +103,7 @@ def test_threads_that_share_a_model_get_what_each_would_alone(digits, open_model
     rng = np.random.default_rng(4)
     grey = [rng.integers(0, 256, (20, 28, 28), dtype=np.uint8) for _ in range(4)]
     photos = [rng.integers(0, 256, (2, 50, 60, 3), dtype=np.uint8) for _ in range(4)]
-    texts = [[f"The house {i} is green {j}" for j in range(5)] for i in range(4)]
+    texts = [[f"house {i} {j}" for j in range(5)] for i in range(4)]
     kinds = [
         [lambda images=images: digits.embed(list(images)) for images in grey],
         [lambda images=images: detector.forward(detector.preprocess(images))["tokens"] for images in photos],
