@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 
@@ -13,6 +14,7 @@ namespace qkv {
 /// Calls `work` in a forked child, which then exits as a program does. Returns whether it exited with the value that
 /// `work` returned last, within a minute.
 inline testing::AssertionResult ExitsAfter(int value, const std::function<int()>& work) {
+  std::fflush(nullptr);  // or the child's exit writes it again
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);  // one that hangs
