@@ -146,11 +146,12 @@ def _library(q: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
         return torch.from_dlpack
-    if hasattr(q, "__array_namespace__") and hasattr(q, "__dlpack__"):
+    traced = "Tracer" in type(q).__name__
+    if hasattr(q, "__array_namespace__") and hasattr(q, "__dlpack__") and not traced:
         return q.__array_namespace__().from_dlpack
-    if not hasattr(q, "__dlpack__") and not hasattr(q, "__array_interface__"):
-        traced = " inside of jax.jit: call it by jax.pure_callback" if "Tracer" in type(q).__name__ else ""
-        raise TypeError(f"attention: q is a {type(q).__name__}{traced}; expected an array of NumPy, PyTorch or JAX")
+    if traced or not (hasattr(q, "__dlpack__") or hasattr(q, "__array_interface__")):
+        advice = "inside of jax.jit, call it by jax.pure_callback" if traced else "expected an array of NumPy, PyTorch or JAX"
+        raise TypeError(f"attention: q is a {type(q).__name__}; {advice}")
     return None
 
 

@@ -64,7 +64,7 @@ nb::object Hand(Tensor<T> tensor, const Shape& as, nb::dlpack::dtype dtype, bool
   T* const data = kept->data();
   const nb::capsule owner(kept.release(), [](void* owned) noexcept { delete static_cast<Tensor<T>*>(owned); });
   if (numpy) return nb::cast(nb::ndarray<nb::numpy>(data, rank, shape.data(), owner, nullptr, dtype));
-  return nb::cast(nb::ndarray<>(data, rank, shape.data(), owner, nullptr, dtype));
+  return nb::cast(nb::ndarray<nb::array_api>(data, rank, shape.data(), owner, nullptr, dtype));
 }
 
 template <typename To, typename T, typename Round>
