@@ -17,6 +17,15 @@ from ._pipeline import pipeline
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
 
 Error.__module__ = "qkv"
+
+
+def __getattr__(name: str) -> object:
+    if name in ("torch", "transformers"):
+        import importlib
+
+        return importlib.import_module(f"qkv.{name}")
+    raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+
 Error.__doc__ = "A model, an image, a text or an argument is not as expected; the text says what to do."
 
 __all__ = [

@@ -27,6 +27,8 @@ def listed(images: Images) -> tuple[list[Any], bool]:
         if isinstance(images, (str, os.PathLike)) and os.path.isdir(images):
             return _core.find_images([os.fspath(images)]), False
         return [_item(images)], True
+    if hasattr(images, "read"):
+        raise TypeError("images: a file object; pass its bytes, .read()")
     if not isinstance(images, Iterable):
         raise TypeError(f"images: a {type(images).__name__}, expected paths, bytes, PIL images, arrays or folders")
     items: list[Any] = []
@@ -46,9 +48,13 @@ def names(items: list[Any]) -> list[str]:
 def _is_image(value: Any) -> bool:
     if isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_pil(value):
         return True
-    # An array of four axes is a batch, whose rows are the images.
+    # An array of four axes is a batch, whose rows are the images; one of paths is a list.
     shape = getattr(value, "shape", None)
-    return shape is not None and len(shape) < 4
+    return shape is not None and len(shape) < 4 and not (len(shape) == 1 and _holds_paths(value))
+
+
+def _holds_paths(array: Any) -> bool:
+    return getattr(getattr(array, "dtype", None), "kind", "") in ("U", "O", "T")
 
 
 def _is_pil(value: Any) -> bool:

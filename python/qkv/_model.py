@@ -78,6 +78,8 @@ def load(
 
     Raises Error, which says what is wrong with the files.
     """
+    if "device" in hints:
+        raise TypeError("load: device: qkv computes on the CPU; leave it out")
     name = str(dtype).split(".")[-1].removesuffix("'>")
     if name not in _DTYPES:
         raise _core.Error(f"load: dtype: expected fp32, bf16, int8 or auto, got {dtype}")
@@ -103,6 +105,9 @@ def load(
 
 
 def _positive(name: str, value: int) -> int:
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected a whole number, got {value!r}")
+    value = value.__index__()
     if value < 1:
         raise _core.Error(f"{name}: expected at least 1, got {value}")
     return value
@@ -214,6 +219,7 @@ class Model:
         name in place of {}. logits=True keeps all of them, [classes].
         """
         items, single = _images.listed(images)
+        _positive("top", top)
         results = []
         for chunk, names, report in self._chunks(items, progress):
             for index, best, values in self._core.classify(

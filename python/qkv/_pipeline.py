@@ -26,12 +26,23 @@ def _many(results: list[Any], single: bool) -> Any:
     return results[0] if single else results
 
 
+# Options of transformers' pipelines that change no answer here.
+_WITHOUT_EFFECT = {"batch_size", "num_workers", "timeout", "return_tensors"}
+
+
+def _require_known(options: dict[str, Any]) -> None:
+    unknown = [name for name in options if name not in _WITHOUT_EFFECT]
+    if unknown:
+        raise TypeError(f"pipeline: no option {unknown[0]!r} for this task")
+
+
 def _is_single(inputs: Any) -> bool:
     return not isinstance(inputs, (list, tuple))
 
 
 def _image_classification(model: Model) -> Callable[..., Any]:
-    def call(inputs: Any, top_k: int = 5, function_to_apply: str | None = None, **_: Any) -> Any:
+    def call(inputs: Any, top_k: int = 5, function_to_apply: str | None = None, **others: Any) -> Any:
+        _require_known(others)
         if function_to_apply is not None:
             raise ValueError("function_to_apply: qkv applies the one of the model's configuration; leave it out")
         single = _is_single(inputs)
@@ -46,8 +57,9 @@ def _zero_shot(model: Model) -> Callable[..., Any]:
         image: Any,
         candidate_labels: list[str],
         hypothesis_template: str = "This is a photo of {}.",
-        **_: Any,
+        **others: Any,
     ) -> Any:
+        _require_known(others)
         single = _is_single(image)
         found = model.classify(
             [image] if single else list(image),
@@ -61,7 +73,8 @@ def _zero_shot(model: Model) -> Callable[..., Any]:
 
 
 def _object_detection(model: Model) -> Callable[..., Any]:
-    def call(inputs: Any, threshold: float = 0.5, **_: Any) -> Any:
+    def call(inputs: Any, threshold: float = 0.5, **others: Any) -> Any:
+        _require_known(others)
         single = _is_single(inputs)
         found = model.detect([inputs] if single else list(inputs), threshold=threshold)
         return _many(
@@ -90,8 +103,9 @@ def _image_segmentation(model: Model) -> Callable[..., Any]:
         threshold: float = 0.9,
         mask_threshold: float = 0.5,
         overlap_mask_area_threshold: float = 0.5,
-        **_: Any,
+        **others: Any,
     ) -> Any:
+        _require_known(others)
         import PIL.Image
 
         single = _is_single(inputs)
@@ -121,7 +135,8 @@ def _image_segmentation(model: Model) -> Callable[..., Any]:
 
 
 def _image_features(model: Model) -> Callable[..., Any]:
-    def call(images: Any, **_: Any) -> Any:
+    def call(images: Any, **others: Any) -> Any:
+        _require_known(others)
         single = _is_single(images)
         tokens = model.forward(model.preprocess([images] if single else list(images)), outputs=["tokens"])["tokens"]
         return _many([tokens[i : i + 1].tolist() for i in range(len(tokens))], single)
@@ -139,7 +154,8 @@ def _image_to_text(model: Model) -> Callable[..., Any]:
 
 
 def _feature_extraction(model: Model) -> Callable[..., Any]:
-    def call(inputs: Any, **_: Any) -> Any:
+    def call(inputs: Any, **others: Any) -> Any:
+        _require_known(others)
         single = isinstance(inputs, str)
         rows = []
         for text in [inputs] if single else inputs:

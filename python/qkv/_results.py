@@ -26,7 +26,7 @@ class Classification(list["Prediction"]):
         self.logits = logits
 
     def __repr__(self) -> str:
-        return f"{self.path}: " + ", ".join(f"{p.label} {100 * p.score:.1f} %" for p in self)
+        return f"<{self.path}: " + ", ".join(f"{p.label} {100 * p.score:.1f} %" for p in self) + ">"
 
 
 class Object(NamedTuple):
@@ -70,7 +70,7 @@ class Detections(_Picture, list["Object"]):
         self._picture = picture
 
     def __repr__(self) -> str:
-        return f"{self.path}: " + (", ".join(f"{o.label} {100 * o.score:.0f} %" for o in self) or "nothing")
+        return f"<{self.path}: " + (", ".join(f"{o.label} {100 * o.score:.0f} %" for o in self) or "nothing") + ">"
 
 
 class Segment(NamedTuple):
@@ -120,7 +120,7 @@ class Segmentation(_Picture):
         return flat.reshape(width, height).T
 
     def __repr__(self) -> str:
-        return f"{self.path}: {len(self)} segments ({self.task}): " + ", ".join(s.label for s in self)
+        return f"<{self.path}: {len(self)} segments ({self.task}): " + ", ".join(s.label for s in self) + ">"
 
 
 def _rle_counts(counts: str | list[int]) -> list[int]:

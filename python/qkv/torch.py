@@ -1,7 +1,7 @@
 """qkv's attention in PyTorch: a function with a gradient, and a mode that puts it in place of PyTorch's own.
 
     with qkv.torch.attention():
-        model(pixels)            # every scaled_dot_product_attention on the CPU is qkv's
+        model(pixels)            # its calls of scaled_dot_product_attention are qkv's
 
 The operators are torch.ops.qkv.attention and its gradient, with shapes for torch.compile. PyTorch's own function is as fast
 where its fused kernel applies (long sequences without a mask); qkv's gains with float masks, biases, sinks, soft caps, windows
@@ -156,7 +156,8 @@ def _fit_scores(x: torch.Tensor | None, lead: torch.Size) -> torch.Tensor | None
 
 class attention(TorchFunctionMode):
     """While it is entered, torch.nn.functional.scaled_dot_product_attention is qkv's, with the same results, for dense
-    tensors on the CPU without dropout; for all others it stays PyTorch's."""
+    tensors on the CPU without dropout; for all others it stays PyTorch's. torch.nn.MultiheadAttention and
+    TransformerEncoderLayer call it from within functions of their own, which no mode reaches: they stay PyTorch's too."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
