@@ -21,6 +21,7 @@ from ._functional import _causal, _over_keys, _scale, _window
 
 __all__ = ["attention", "scaled_dot_product_attention"]
 
+_PYTORCHS = functional.scaled_dot_product_attention
 _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _ARGUMENTS = (
     "Tensor? bias, Tensor? mask, Tensor? lengths, Tensor? sinks, float scale, float softcap, int causal, "
@@ -156,14 +157,26 @@ def _fit_scores(x: torch.Tensor | None, lead: torch.Size) -> torch.Tensor | None
 
 class attention(TorchFunctionMode):
     """While it is entered, torch.nn.functional.scaled_dot_product_attention is qkv's, with the same results, for dense
-    tensors on the CPU without dropout; for all others it stays PyTorch's. torch.nn.MultiheadAttention and
-    TransformerEncoderLayer call it from within functions of their own, which no mode reaches: they stay PyTorch's too."""
+    tensors on the CPU without dropout; for all others it stays PyTorch's. The name in torch.nn.functional is replaced
+    for all threads meanwhile, as torch.nn.MultiheadAttention calls it where no mode reaches. PyTorch's compiled encoder
+    layer, which evaluation without a gradient takes, stays as it is."""
+
+    def __enter__(self) -> attention:
+        functional.scaled_dot_product_attention = _either
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        functional.scaled_dot_product_attention = _PYTORCHS
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention and _takes(*args, **kwargs):
-            return scaled_dot_product_attention(*args, **kwargs)
-        return func(*args, **kwargs)
+        return (_either if func is _PYTORCHS else func)(*args, **kwargs)
+
+
+def _either(*args: Any, **kwargs: Any) -> Any:
+    ours = _takes(*args, **kwargs)
+    return scaled_dot_product_attention(*args, **kwargs) if ours else _PYTORCHS(*args, **kwargs)
 
 
 def _takes(

@@ -216,3 +216,14 @@ def test_models_of_timm_equal_without(name, monkeypatch):
             out = model(pixels)
     assert calls or name.startswith("xcit"), "no call of scaled_dot_product_attention"
     torch.testing.assert_close(out, expected, atol=3e-5 * float(expected.abs().max()), rtol=1e-4)
+
+
+def test_the_mode_reaches_multi_head_attention(monkeypatch):
+    calls, x = count_calls(monkeypatch), torch.randn(2, 5, 16)
+    layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    expected = layer(x, x, x, need_weights=False)[0]
+    with qkv.torch.attention():
+        out = layer(x, x, x, need_weights=False)[0]
+    assert calls
+    torch.testing.assert_close(out, expected)
+    assert F.scaled_dot_product_attention is qkv.torch._PYTORCHS
