@@ -227,7 +227,11 @@ def _over_keys(x: Any, k: Any) -> Any:
 def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
     if window is None:
         return -1, -1
-    return (window, -1) if isinstance(window, int) else window
+    if hasattr(window, "__index__"):
+        return window.__index__(), -1
+    if not isinstance(window, tuple) or len(window) != 2:
+        raise TypeError(f"attention: window: expected a number of keys or (left, right), got {window!r}")
+    return window
 
 
 def _causal(is_causal: bool | str) -> int:

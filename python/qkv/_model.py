@@ -533,6 +533,8 @@ class Model:
         """Similarities of each vector of a with each of b, [a, b]: by the function in the model's files, or the cosine."""
         import numpy
 
+        if isinstance(a, str) or isinstance(b, str):
+            raise TypeError("similarity: compares vectors: similarity(model.encode(a), model.encode(b))")
         a, b = (numpy.atleast_2d(_array("vectors", vectors, numpy.float32)) for vectors in (a, b))
         if a.ndim > 2 or b.ndim > 2 or a.shape[1] != b.shape[1]:
             raise _core.Error(f"similarity: vectors {list(a.shape)} and {list(b.shape)}, expected rows of one width")

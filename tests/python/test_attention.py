@@ -204,3 +204,10 @@ def test_read_only_arrays_are_read():
 def test_what_does_not_fit_is_said(call, error, text):
     with pytest.raises(error, match=text):
         call(np.ones((2, 2, 5, 4), np.float32))
+
+
+@pytest.mark.parametrize("window", [(2, 0, 1), "wide", 1.5])
+def test_windows_are_a_number_or_two(window):
+    x = np.ones((1, 1, 4, 4), np.float32)
+    with pytest.raises(TypeError, match="window"):
+        qkv.attention(x, x, x, window=window)
