@@ -117,8 +117,9 @@ nb::object Pixels(const Model& model, const nb::list& items) {
   const model::Model& encoder = model.Images("preprocess", app::kAttendImage);
   const Images images(items);
   Call call(model.threads());
+  const app::PipelineOptions options = PipelineOf(call, model, {});  // with the interpreter's lock
   app::CollectedPixels pixels =
-      call.Run([&] { return app::CollectPixels(PipelineOf(call, model, {}), images.list(), encoder, "preprocess"); });
+      call.Run([&] { return app::CollectPixels(options, images.list(), encoder, "preprocess"); });
   return ToArray(std::move(pixels.values));
 }
 
@@ -132,12 +133,6 @@ View<const float> ViewOf(const PixelArray& array, const model::VitConfig& config
                                static_cast<int64_t>(array.shape(2)), static_cast<int64_t>(array.shape(3))})};
 }
 
-nb::dict ArraysOf(app::Captured captured) {
-  nb::dict arrays;
-  for (auto& [name, tensor] : captured) arrays[nb::str(name.c_str())] = ToArray(std::move(tensor));
-  return arrays;
-}
-
 // All outputs, by the names of `qkv run`.
 nb::dict Forward(const Model& model, const PixelArray& array, const std::vector<int64_t>& hidden,
                  const std::vector<int64_t>& attention) {
@@ -146,7 +141,7 @@ nb::dict Forward(const Model& model, const PixelArray& array, const std::vector<
   const View<const float> pixels = ViewOf(array, encoder.config());
   const app::CaptureRequest request{hidden, attention};
   Call call(model.threads());
-  return ArraysOf(call.Run([&] {
+  return ToArrays(call.Run([&] {
     app::Captured captured = app::Allocate(encoder, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
     model::Workspace<float> workspace;
     for (int64_t first = 0; first < pixels.dim(0); first += kTogether) {

@@ -6,11 +6,8 @@
 namespace qkv::python {
 
 Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
-    : entry_(files.entry()),
-      facts_(files.facts()),
-      info_(files.Info()),
-      unread_heads_(files.UnreadHeads()),
-      threads_(threads) {
+    : entry_(files.entry()), facts_(files.facts()), info_(files.Info()), threads_(threads) {
+  if (const std::string unread = files.UnreadHeads(); !unread.empty()) app::Notify(note, unread);
   const std::string& path = entry_.path;
   if (facts_.is_text()) {
     try {
@@ -72,11 +69,6 @@ void Model::RequireTokenizer(const char* work, bool there) const {
 const app::Captioner& Model::Captions(const char* work) const {
   RequireWork(work, app::kWriteCaption);
   return *captioner_;
-}
-
-const model::CaptionModel& Model::CaptionParts(const char* work) const {
-  RequireWork(work, app::kWriteCaption);
-  return *captions_;
 }
 
 }  // namespace qkv::python

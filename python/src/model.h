@@ -29,8 +29,7 @@ class Model {
 
   const app::ModelEntry& entry() const { return entry_; }
   const app::ModelFacts& facts() const { return facts_; }
-  const io::Json& info() const { return info_; }                     // the fields of `qkv info --json`
-  const std::string& unread_heads() const { return unread_heads_; }  // AnyModel::UnreadHeads
+  const io::Json& info() const { return info_; }  // the fields of `qkv info --json`
   int threads() const { return threads_; }
 
   // The parts that do this work. Throw Error, which begins with `work`, if the model cannot.
@@ -40,7 +39,6 @@ class Model {
   const app::LanguageModel& Language(const char* work, const app::Ability& ability) const;
   const model::TextModel& TextPasses(const char* work) const;  // without a tokenizer
   const app::Captioner& Captions(const char* work) const;
-  const model::CaptionModel& CaptionParts(const char* work) const;
 
  private:
   void RequireWork(const char* work, const app::Ability& ability) const {
@@ -52,7 +50,6 @@ class Model {
   app::ModelEntry entry_;
   app::ModelFacts facts_;
   io::Json info_;
-  std::string unread_heads_;
   const int threads_;
   std::optional<model::Model> images_;
   std::optional<model::TwoTowerModel> towers_;

@@ -127,10 +127,7 @@ NB_MODULE(_core, module) {
                      return names;
                    })
       .def_prop_ro("kind", [](const Model& self) { return std::string(self.facts().kind_name()); })
-      .def_prop_ro("pool", [](const Model& self) { return self.facts().pool; })
       .def_prop_ro("has_text_tower", [](const Model& self) { return self.facts().has_text_tower(); })
-      .def_prop_ro("threads", [](const Model& self) { return self.threads(); })
-      .def_prop_ro("unread_heads", [](const Model& self) { return self.unread_heads(); })
       .def_prop_ro("folder", [](const Model& self) {
         const std::string& path = self.entry().path;
         return ToPathName(path.empty() ? "" : app::FolderOf(path).string());
@@ -144,7 +141,6 @@ NB_MODULE(_core, module) {
              "hints"_a, "strict"_a);
   module.def("find_images", &FindImages, "paths"_a, "The files of folders, recursively, sorted by name.");
   module.def("run_command", &RunCommand, "arguments"_a);
-  module.def("num_threads", &NumThreads);
   module.def("set_num_threads", &SetNumThreads, "threads"_a);
   module.def("set_memory_limit", &SetMemoryLimit, "bytes"_a);
 }

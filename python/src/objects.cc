@@ -1,9 +1,10 @@
 #include "python/src/objects.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <utility>
+
+#include "qkv/core/dtype.h"
 
 namespace qkv::python {
 
@@ -71,24 +72,41 @@ nb::str ToPathName(const std::string& path) {
   return name;
 }
 
+std::array<size_t, Shape::kMaxRank> ExtentsOf(const Shape& shape) {
+  std::array<size_t, Shape::kMaxRank> extents{};
+  std::ranges::copy(shape.extents(), extents.begin());
+  return extents;
+}
+
+template <typename T>
+nb::capsule OwnerOf(Tensor<T> tensor) {
+  return {new Tensor<T>(std::move(tensor)), [](void* owned) noexcept { delete static_cast<Tensor<T>*>(owned); }};
+}
+
 template <typename T>
 nb::object ToArray(Tensor<T> tensor) {
-  auto kept = std::make_unique<Tensor<T>>(std::move(tensor));
-  std::array<size_t, Shape::kMaxRank> shape{};
-  const int rank = kept->rank();
-  for (int axis = 0; axis < rank; ++axis) shape[axis] = static_cast<size_t>(kept->dim(axis));
-  T* const data = kept->data();
-  const nb::capsule owner(kept.release(), [](void* tensor) noexcept { delete static_cast<Tensor<T>*>(tensor); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(data, static_cast<size_t>(rank), shape.data(), owner));
+  const auto extents = ExtentsOf(tensor.shape());
+  const auto rank = static_cast<size_t>(tensor.rank());
+  T* const data = tensor.data();
+  return nb::cast(nb::ndarray<nb::numpy, T>(data, rank, extents.data(), OwnerOf(std::move(tensor))));
+}
+
+nb::dict ToArrays(app::Captured captured) {
+  nb::dict arrays;
+  for (auto& [name, tensor] : captured) arrays[nb::str(name.c_str())] = ToArray(std::move(tensor));
+  return arrays;
 }
 
 nb::object ViewOf(const Tensor<float>& tensor, nb::handle owner) {
-  std::array<size_t, Shape::kMaxRank> shape{};
-  const int rank = tensor.rank();
-  for (int axis = 0; axis < rank; ++axis) shape[axis] = static_cast<size_t>(tensor.dim(axis));
-  return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data(), static_cast<size_t>(rank), shape.data(), owner));
+  const auto extents = ExtentsOf(tensor.shape());
+  const auto rank = static_cast<size_t>(tensor.rank());
+  return nb::cast(nb::ndarray<nb::numpy, const float>(tensor.data(), rank, extents.data(), owner));
 }
 
+template nb::capsule OwnerOf(Tensor<float>);
+template nb::capsule OwnerOf(Tensor<double>);
+template nb::capsule OwnerOf(Tensor<Half>);
+template nb::capsule OwnerOf(Tensor<BFloat16>);
 template nb::object ToArray(Tensor<float>);
 template nb::object ToArray(Tensor<int32_t>);
 template nb::object ToArray(Tensor<int64_t>);

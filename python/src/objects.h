@@ -4,8 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <string>
 
+#include "qkv/app/capture/capture.h"
 #include "qkv/core/tensor.h"
 #include "qkv/io/json.h"
 
@@ -34,9 +36,19 @@ T ValueOf(nb::handle value, const char* what, const char* expected) {
 std::string PathOf(nb::handle name);
 nb::str ToPathName(const std::string& path);
 
+/// A shape as nb::ndarray takes it; the rank is the shape's.
+std::array<size_t, Shape::kMaxRank> ExtentsOf(const Shape& shape);
+
+/// Keeps a tensor for an array that refers to its memory, which does not move.
+template <typename T>
+nb::capsule OwnerOf(Tensor<T> tensor);
+
 /// A NumPy array that owns the tensor's memory.
 template <typename T>
 nb::object ToArray(Tensor<T> tensor);
+
+/// The outputs of a pass by name.
+nb::dict ToArrays(app::Captured captured);
 
 /// A read-only NumPy array of a tensor that `owner` holds.
 nb::object ViewOf(const Tensor<float>& tensor, nb::handle owner);

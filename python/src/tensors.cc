@@ -1,9 +1,9 @@
 #include "python/src/tensors.h"
 
-#include <memory>
 #include <type_traits>
 #include <utility>
 
+#include "python/src/objects.h"
 #include "qkv/core/dtype.h"
 
 namespace qkv::python {
@@ -57,14 +57,12 @@ Tensor<T> CopyOf(View<const From> from) {
 
 template <typename T>
 nb::object Hand(Tensor<T> tensor, const Shape& as, nb::dlpack::dtype dtype, bool numpy) {
-  auto kept = std::make_unique<Tensor<T>>(std::move(tensor));
-  std::array<size_t, Shape::kMaxRank> shape{};
+  const auto extents = ExtentsOf(as);
   const auto rank = static_cast<size_t>(as.rank());
-  for (size_t axis = 0; axis < rank; ++axis) shape[axis] = static_cast<size_t>(as[static_cast<int>(axis)]);
-  T* const data = kept->data();
-  const nb::capsule owner(kept.release(), [](void* owned) noexcept { delete static_cast<Tensor<T>*>(owned); });
-  if (numpy) return nb::cast(nb::ndarray<nb::numpy>(data, rank, shape.data(), owner, nullptr, dtype));
-  return nb::cast(nb::ndarray<nb::array_api>(data, rank, shape.data(), owner, nullptr, dtype));
+  T* const data = tensor.data();
+  const nb::capsule owner = OwnerOf(std::move(tensor));
+  if (numpy) return nb::cast(nb::ndarray<nb::numpy>(data, rank, extents.data(), owner, nullptr, dtype));
+  return nb::cast(nb::ndarray<nb::array_api>(data, rank, extents.data(), owner, nullptr, dtype));
 }
 
 template <typename To, typename T, typename Round>

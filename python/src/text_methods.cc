@@ -166,10 +166,7 @@ nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
   }
   inputs.Finish("forward");
   Call call(model.threads());
-  app::Captured captured = call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention); });
-  nb::dict arrays;
-  for (auto& [name, tensor] : captured) arrays[nb::str(name.c_str())] = ToArray(std::move(tensor));
-  return arrays;
+  return ToArrays(call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention); }));
 }
 
 }  // namespace
