@@ -108,12 +108,7 @@ def attention_backward(
 def _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, lengths, sinks, first_position,
           return_weights, return_lse):  # fmt: skip
     wrap = _library(q)
-    lead = None
-    if not (2 <= len(q.shape) <= 4 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]):
-        q, k, v, mask, bias, lead = _fit(q, k, v, mask, bias, enable_gqa)
-    if mask is not None or bias is not None:
-        mask, bias = _mask_and_bias(mask, bias)
-        mask, bias = _over_keys(mask, k), _over_keys(bias, k)
+    q, k, v, mask, bias, lead = _operands(q, k, v, mask, bias, enable_gqa)
     left, right = (-1, -1) if window is None else _window(window)
     result = _core.attention(
         q, k, v, bias, mask, lengths, sinks, 0.0 if scale is None else _scale(scale), softcap,
@@ -129,6 +124,17 @@ def _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, le
     if return_lse:
         kept.append(_finish(lse, wrap, lead, 1))
     return tuple(kept)
+
+
+def _operands(q, k, v, mask, bias, enable_gqa):  # fmt: skip
+    """What the engine takes, and the caller's leading axes if they are others."""
+    lead = None
+    if not (2 <= len(q.shape) <= 4 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]):
+        q, k, v, mask, bias, lead = _fit(q, k, v, mask, bias, enable_gqa)
+    if mask is not None or bias is not None:
+        mask, bias = _mask_and_bias(mask, bias)
+        mask, bias = _over_keys(mask, k), _over_keys(bias, k)
+    return q, k, v, mask, bias, lead
 
 
 def _finish(array: Any, wrap: Any, lead: tuple[int, ...] | None, own: int) -> Any:
@@ -157,8 +163,7 @@ def _library(q: Any) -> Any:
 
 def _fit(q, k, v, mask, bias, enable_gqa):  # fmt: skip
     """q, k, v, mask and bias of [B, H, N, width], and the leading axes of the answer."""
-    from numpy import broadcast_shapes  # of tuples
-
+    broadcast_shapes = _namespace(q).broadcast_shapes
     if min(len(q.shape), len(k.shape), len(v.shape)) < 2:
         raise _core.Error("attention: q, k and v have at least two axes, [N, width]")
     heads = [1 if len(x.shape) < 3 else x.shape[-3] for x in (q, k, v)]
@@ -176,7 +181,7 @@ def _fit(q, k, v, mask, bias, enable_gqa):  # fmt: skip
         else:
             lead = broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
             leads = [lead] * 3
-    except ValueError:
+    except (ValueError, RuntimeError):  # RuntimeError: PyTorch's
         raise _core.Error(
             f"attention: the leading axes of q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)} do not fit"
         ) from None

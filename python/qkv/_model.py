@@ -251,21 +251,11 @@ class Model:
         pool: as of `load`; "tokens" gives [images, tokens, width]. normalize: to length 1, as a model with two towers
         compares them. With on_error="skip" images that cannot be read have no row: `iter_embed` gives rows with paths.
         """
-        import numpy
-
         items, single = _images.listed(inputs)
         if not items:
             raise _core.Error("embed: no image")
-        parts = []
-        for chunk, _, report in self._chunks(items, progress):
-            rows, _ = self._core.embed_images(
-                chunk, pool or "", normalize, _skips(on_error), _batch(batch_size), report
-            )
-            parts.append(rows)
-        rows = parts[0] if len(parts) == 1 else numpy.concatenate(parts)
-        if normalize and not self._core.has_text_tower:
-            rows = rows / numpy.linalg.norm(rows, axis=-1, keepdims=True)
-        return _one_or_all(rows, single)
+        parts = [rows for _, rows in self._vectors(items, pool, normalize, on_error, batch_size, progress)]
+        return _one_or_all(_joined(parts), single)
 
     def iter_embed(
         self,
@@ -279,6 +269,19 @@ class Model:
     ) -> Iterator[tuple[str, numpy.ndarray]]:
         """(path, vector) of each image as they come: memory stays flat over any number of images."""
         items, _ = _images.listed(images)
+        for names, rows in self._vectors(items, pool, normalize, on_error, batch_size, progress):
+            yield from zip(names, rows)
+
+    def _vectors(
+        self,
+        items: list[Any],
+        pool: str | None,
+        normalize: bool,
+        on_error: OnError,
+        batch_size: int | None,
+        progress: bool | None,
+    ) -> Iterator[tuple[list[str], numpy.ndarray]]:
+        """Names of images that were read, and their vectors, some at a time."""
         for chunk, names, report in self._chunks(items, progress):
             rows, indices = self._core.embed_images(
                 chunk, pool or "", normalize, _skips(on_error), _batch(batch_size), report
@@ -287,8 +290,7 @@ class Model:
                 import numpy
 
                 rows = rows / numpy.linalg.norm(rows, axis=-1, keepdims=True)
-            for index, row in zip(indices, rows):
-                yield names[index], row
+            yield [names[index] for index in indices], rows
 
     def detect(
         self,
@@ -476,8 +478,6 @@ class Model:
         prompt: put before each text; prompt_name: one of the model's `prompts`. A model with two towers gives vectors of
         length 1.
         """
-        import numpy
-
         texts, single = _text_or_texts("encode", sentences)
         before = self._prompt(prompt_name) if prompt is None and prompt_name is not None else prompt
         if not texts:
@@ -490,9 +490,7 @@ class Model:
                 parts.append(self._core.embed_texts(some, before))
                 if report:
                     report(len(some))
-        rows = parts[0] if len(parts) == 1 else numpy.concatenate(parts)
-        if normalize_embeddings:
-            rows = rows / numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        rows = _unit(_joined(parts)) if normalize_embeddings else _joined(parts)
         return rows[0] if single else rows
 
     def encode_query(self, sentences: str | Sequence[str], **options: Any) -> numpy.ndarray:
@@ -542,8 +540,7 @@ class Model:
         if name == "dot":
             return a @ b.T
         if name == "cosine":
-            unit = [v / numpy.maximum(numpy.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (a, b)]
-            return unit[0] @ unit[1].T
+            return _unit(a) @ _unit(b).T
         if name not in ("euclidean", "manhattan"):
             raise _core.Error(f"similarity: the model's files ask for {name!r}, expected cosine, dot, euclidean or manhattan")
         order = 2 if name == "euclidean" else 1
@@ -663,6 +660,19 @@ def _stream(work: Any) -> Iterator[str]:
     finally:
         stop.set()
         thread.join()
+
+
+def _joined(parts: list[numpy.ndarray]) -> numpy.ndarray:
+    import numpy
+
+    return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
+
+
+def _unit(rows: numpy.ndarray) -> numpy.ndarray:
+    """Rows of length 1, as sentence-transformers makes them: those of zeros stay."""
+    import numpy
+
+    return rows / numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def _one_or_all(results: Any, single: bool) -> Any:

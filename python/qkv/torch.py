@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from . import _core
-from ._functional import _causal, _over_keys, _scale, _window
+from ._functional import _causal, _finish, _operands, _scale, _window
 
 __all__ = ["attention", "scaled_dot_product_attention"]
 
@@ -114,45 +114,13 @@ def scaled_dot_product_attention(
     """
     if dropout_p > 0:
         raise _core.Error("attention: dropout_p: qkv draws other numbers than PyTorch; expected 0")
-    if attn_mask is not None and attn_mask.dtype != torch.bool:
-        bias, attn_mask = attn_mask if bias is None else bias + attn_mask, None
-    bias, attn_mask = _over_keys(bias, key), _over_keys(attn_mask, key)
-    q, k, v, lead = _four_axes(query, key, value, enable_gqa)
-    if lead is not None:
-        bias, attn_mask = _fit_scores(bias, lead), _fit_scores(attn_mask, lead)
+    q, k, v, mask, bias, lead = _operands(query, key, value, attn_mask, bias, enable_gqa)
     out, lse = torch.ops.qkv.attention(
-        q, k, v, bias, attn_mask, lengths, sinks, _scale(scale), softcap, _causal(is_causal), *_window(window),
+        q, k, v, bias, mask, lengths, sinks, _scale(scale), softcap, _causal(is_causal), *_window(window),
         first_position,
     )  # fmt: skip
-    if lead is not None:
-        out, lse = out.reshape(*lead, *out.shape[-2:]), lse.reshape(*lead, lse.shape[-1])
+    out, lse = _finish(out, None, lead, 2), _finish(lse, None, lead, 1)
     return (out, lse) if return_lse else out
-
-
-def _four_axes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool) -> Any:
-    """q, k and v of [B, H, N, width], and the leading axes of the answer where they are others."""
-    if q.dim() == k.dim() == v.dim() == 4 and q.shape[0] == k.shape[0] == v.shape[0]:
-        if q.shape[1] == k.shape[1] == v.shape[1] or enable_gqa:
-            return q, k, v, None
-    outer = -3 if enable_gqa and min(q.dim(), k.dim(), v.dim()) > 2 else -2
-    common = torch.broadcast_shapes(q.shape[:outer], k.shape[:outer], v.shape[:outer])
-
-    def four(x: torch.Tensor) -> torch.Tensor:
-        wide = x.expand(*common, *x.shape[outer:])
-        if wide.dim() <= 4:
-            return wide[(None,) * (4 - wide.dim())]
-        return wide.flatten(0, wide.dim() - 4)
-
-    return four(q), four(k), four(v), torch.Size((*common, *q.shape[outer:-2]))
-
-
-def _fit_scores(x: torch.Tensor | None, lead: torch.Size) -> torch.Tensor | None:
-    """A mask of [*lead, N_q, N_k], or of fewer axes, for q of four."""
-    if x is None or x.dim() <= 2:
-        return x
-    if len(lead) <= 2:
-        return x[(None,) * (4 - x.dim())]
-    return x.expand(*lead, *x.shape[-2:]).flatten(0, len(lead) - 2)
 
 
 class attention(TorchFunctionMode):
@@ -162,12 +130,13 @@ class attention(TorchFunctionMode):
     layer, which evaluation without a gradient takes, stays as it is."""
 
     def __enter__(self) -> attention:
+        self._before = functional.scaled_dot_product_attention
         functional.scaled_dot_product_attention = _either
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)
-        functional.scaled_dot_product_attention = _PYTORCHS
+        functional.scaled_dot_product_attention = self._before
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -132,9 +132,13 @@ def test_gradient_of_all_options():
 
 
 def test_compiles_without_a_break():
+    mask = torch.rand(8, 8) < 0.8
+
     class Block(torch.nn.Module):
         def forward(self, x):
-            return F.scaled_dot_product_attention(x, x, x, is_causal=True) * 2
+            causal = F.scaled_dot_product_attention(x, x, x, is_causal=True)
+            masked = F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], attn_mask=mask)
+            return causal + masked + F.scaled_dot_product_attention(x, x, x, attn_mask=mask.float())
 
     x = torch.randn(1, 2, 8, 8, requires_grad=True)
     with qkv.torch.attention():
@@ -223,6 +227,8 @@ def test_the_mode_reaches_multi_head_attention(monkeypatch):
     layer = torch.nn.MultiheadAttention(16, 4, batch_first=True)
     expected = layer(x, x, x, need_weights=False)[0]
     with qkv.torch.attention():
+        with qkv.torch.attention():
+            pass
         out = layer(x, x, x, need_weights=False)[0]
     assert calls
     torch.testing.assert_close(out, expected)
