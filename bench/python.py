@@ -18,21 +18,16 @@ import time
 from pathlib import Path
 
 import common
+from folder import copy_photos
 
 PEERS = {"photos": ["transformers", "timm"], "sentences": ["sentence-transformers"]}
 
 
 def make_vit(folder):
     """One model in both layouts: transformers' in FOLDER/transformers, timm's in FOLDER/timm."""
-    sys.path.insert(0, str(common.TOOLS))
-    import torchvision_stub  # noqa: F401  before timm
-    import timm  # isort: skip
-    import torch
-    import transformers
+    common.save_random_model("vit_tiny_patch16_224", folder / "timm")
+    import transformers  # after timm, beside its stub of torchvision
 
-    torch.manual_seed(0)
-    model = timm.create_model("vit_tiny_patch16_224").eval()
-    timm.models.save_for_hf(model, folder / "timm", safe_serialization=True)
     config = transformers.ViTConfig(hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768)
     transformers.ViTModel(config).save_pretrained(folder / "transformers")
     transformers.ViTImageProcessor().save_pretrained(folder / "transformers")
@@ -77,7 +72,7 @@ def main():
     add = parser.add_argument
     data = os.environ.get("QKV_DATA")
     add("--photos", type=Path, default=data and Path(data) / "photos", metavar="FOLDER")
-    add("--images", type=int, default=10_000)
+    add("--images", type=int, default=10_000, help="at least so many (default: %(default)s)")
     add("--sentences", type=int, default=10_000)
     add("--rounds", type=int, default=3)
     add("--threads", type=int, default=common.CORES)
@@ -112,19 +107,9 @@ def make_inputs(work, options, folder):
         file = folder / "sentences.txt"
         file.write_text("\n".join(text_cases.sentences(options.sentences)) + "\n")
         return file
-    photos = folder / "photos"
-    if not photos.exists():
-        photos.mkdir()
-        files = sorted(path for path in options.photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-        for i in range(options.images):
-            os.link(files[i % len(files)], photos / f"{i:05}.jpg") if same_device(files[0], folder) else (
-                photos / f"{i:05}.jpg"
-            ).write_bytes(files[i % len(files)].read_bytes())
-    return photos
-
-
-def same_device(a, b):
-    return a.stat().st_dev == b.stat().st_dev
+    copies = -(-options.images // sum(path.suffix.lower() in (".jpg", ".jpeg") for path in options.photos.rglob("*")))
+    copy_photos(options.photos, copies, folder / "photos")
+    return folder / "photos"
 
 
 if __name__ == "__main__":
