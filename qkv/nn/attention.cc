@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "qkv/attention/plan.h"
+#include "qkv/attention/scores.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/nn/rows.h"
@@ -305,6 +306,21 @@ Operands<T> OfMap(const AttentionLayer<T>& layer, const Operands<T>& all, int64_
   return {all.query.slice(3, map * e, (map + 1) * e), all.key.slice(3, map * e, (map + 1) * e), all.value};
 }
 
+// to -= lambda · from, of the same shape, both with dense last axes.
+template <typename T>
+void SubtractScaled(T lambda, View<const T> from, View<T> to) {
+  const int64_t H = to.dim(1);
+  ParallelFor(to.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t head = begin; head < end; ++head) {
+      for (int64_t n = 0; n < to.dim(2); ++n) {
+        const T* const minus = from.at(head / H, head % H, n);
+        T* const row = to.at(head / H, head % H, n);
+        for (int64_t e = 0; e < to.dim(3); ++e) row[e] -= lambda * minus[e];
+      }
+    }
+  });
+}
+
 // The sums of each head, [B, H, N_q, E], by the weights of its map, or by the difference of two and then normed.
 template <typename T>
 void AttendMaps(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
@@ -315,17 +331,67 @@ void AttendMaps(const AttentionLayer<T>& layer, const Operands<T>& operands, con
   const int64_t B = heads.dim(0), H = heads.dim(1), Nq = heads.dim(2), E = heads.dim(3);
   const View<T> second = NewHeads<T>(B, H, Nq, E, arena);
   Attend<T>(OfMap(layer, operands, 1), options, second, arena);
-  const T lambda = layer.lambda[0];
-  ParallelFor(B * H, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t head = begin; head < end; ++head) {
-      for (int64_t n = 0; n < Nq; ++n) {
-        const T* const minus = second.at(head / H, head % H, n);
-        T* const to = heads.at(head / H, head % H, n);
-        for (int64_t e = 0; e < E; ++e) to[e] -= lambda * minus[e];
+  SubtractScaled<T>(layer.lambda[0], second, heads);
+  NormHeads<T>(heads, layer.head_norm, heads);
+}
+
+// The sums of each head as AttendMaps gives them, in steps that a probe sees. The scores of two maps are [B, 2·H, N_q,
+// N].
+template <typename T>
+void AttendInSteps(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
+                   const Tap<T>& tap, View<T> heads, Arena& arena) {
+  const int64_t B = heads.dim(0), H = heads.dim(1), Nq = heads.dim(2), N = operands.key.dim(2), maps = layer.maps();
+  RequireMemory(static_cast<double>(sizeof(T)) * static_cast<double>((1 + maps) * B * H * Nq * N),
+                "attention: its scores and weights, which were asked for");
+  const View<T> scores = arena.New<T>({B, maps * H, Nq, N}), of_map = arena.New<T>({B, H, Nq, N});
+  const auto copy = [&](View<const T> from, View<T> to) {
+    for (int64_t b = 0; b < B; ++b) std::copy_n(from.at(b), H * Nq * N, to.at(b));
+  };
+  for (int64_t map = 0; map < maps; ++map) {
+    const Operands<T> own = OfMap(layer, operands, map);
+    attention::Scores<T>(own.query, own.key, options, of_map);
+    copy(of_map, scores.slice(1, map * H, (map + 1) * H));
+  }
+  tap("scores", scores);
+  View<T> weights = of_map;
+  for (int64_t map = maps - 1; map >= 0; --map) {
+    if (map == 0 && maps == 2) weights = arena.New<T>(of_map.shape());
+    copy(scores.slice(1, map * H, (map + 1) * H), weights);
+    attention::ScoresToWeights<T>(options.sinks, weights);
+  }
+  if (maps == 2) SubtractScaled<T>(layer.lambda[0], of_map, weights);
+  tap("weights", weights);
+  attention::SumByWeights<T>(weights, operands.value, heads);
+  if (maps == 2) NormHeads<T>(heads, layer.head_norm, heads);
+}
+
+// The sums of each head, and what a probe asks for of them.
+template <typename T>
+void AttendForTap(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
+                  const Tap<T>& tap, View<T> heads, Arena& arena) {
+  if (tap.Wants("scores") || tap.Wants("weights")) {
+    AttendInSteps(layer, operands, options, tap, heads, arena);
+  } else {
+    AttendMaps<T>(layer, operands, options, heads, arena);
+  }
+  tap("heads", heads);
+}
+
+// Queries, keys and values as a probe leaves them: copied if it asks for them, since some share memory.
+template <typename T>
+void ShowOperands(const Tap<T>& tap, Operands<T>* operands, Arena& arena) {
+  const auto show = [&](std::string_view name, View<const T>* operand) {
+    if (!tap.Wants(name)) return;
+    const View<T> own = arena.New<T>(operand->shape());
+    for (int64_t b = 0; b < own.dim(0); ++b) {
+      for (int64_t h = 0; h < own.dim(1); ++h) {
+        for (int64_t n = 0; n < own.dim(2); ++n) std::copy_n(operand->at(b, h, n), own.dim(3), own.at(b, h, n));
       }
     }
-  });
-  NormHeads<T>(heads, layer.head_norm, heads);
+    tap(name, own);
+    *operand = own;
+  };
+  show("q", &operands->query), show("k", &operands->key), show("v", &operands->value);
 }
 
 // Computes the requested weights: those of the layer's map, or the difference of two.
@@ -438,7 +504,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   CheckContext(x_query, x, layer, !out.empty(), N, context);
   const bool plain = context.requests.empty() && !context.rotary && context.cache.empty() && !context.causal &&
                      context.mask.empty() && context.key_lengths.empty() && layer.window_left < 0 &&
-                     layer.window_right < 0;
+                     layer.window_right < 0 && context.probe == nullptr;
   const bool absorbed = plain && AbsorbedIsCheaper(x_query, x, layer);
   Operands<T> operands = absorbed ? Absorbed(x_query, x, layer, context, arena)
                                   : Projected(x_query, x, layer, context, !out.empty(), arena);
@@ -449,10 +515,12 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
     if (!context.cache.even()) options.key_lengths = context.cache.lengths;
   }
   if (absorbed) options.bf16 = false;
+  const Tap<T> tap{context.probe, {context.block, "attn."}};
+  ShowOperands(tap, &operands, arena);
   WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
-    if (!absorbed) return AttendMaps<T>(layer, operands, options, heads, arena);
+    if (!absorbed) return AttendForTap<T>(layer, operands, options, tap, heads, arena);
     const View<T> sums = arena.New<T>({B, layer.heads, Nq, x.dim(2)});
     Attend<T>(operands, options, sums, arena);
     ForEachHead<T>(layer.absorbed.value, sums, heads);
@@ -491,22 +559,27 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
   if (!layer.query_norm.empty()) NormHeads<T>(query, layer.query_norm, query);
   operands.query = query;
   // Requested weights are of all tokens of the source, padding included.
-  const int64_t tokens = context.requests.empty() ? source.tokens() : source.value.dim(2);
+  const Tap<T> tap{context.probe, {context.block, "cross."}};
+  const bool all = !context.requests.empty() || tap.Wants("scores") || tap.Wants("weights");
+  const int64_t tokens = all ? source.value.dim(2) : source.tokens();
   Recall(layer, source, tokens, &operands.key, &operands.value);
+  ShowOperands(tap, &operands, arena);
   attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (!source.even() || source.tokens() < tokens) options.key_lengths = source.lengths;
   if (context.cross_weights && context.cross_weights->Replaces(context.block)) {
+    Require(!tap.Wants("scores") && !tap.Wants("weights"),
+            "cross-attention: its weights are replaced already, so no probe changes or keeps them");
     Require(layer.maps() == 1, "cross-attention: no other weights take the place of the difference of two softmaxes");
     const View<const T> weights = ReplacedWeights(operands, source, options, context, arena);
     if (out.empty()) return;
     Output(B, Nq, layer, scale, residual, out, arena,
-           [&](View<T> heads) { SumByWeights<T>(weights, operands.value, heads); });
+           [&](View<T> heads) { attention::SumByWeights<T>(weights, operands.value, heads), tap("heads", heads); });
     return;
   }
   WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena,
-         [&](View<T> heads) { AttendMaps<T>(layer, operands, options, heads, arena); });
+         [&](View<T> heads) { AttendForTap<T>(layer, operands, options, tap, heads, arena); });
 }
 
 #define QKV_INSTANTIATE(T)                                                                                            \

@@ -15,6 +15,7 @@
 #include "qkv/nn/key_value_cache.h"
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
+#include "qkv/nn/probe.h"
 #include "qkv/nn/rotary.h"
 #include "qkv/nn/weights_request.h"
 
@@ -87,6 +88,8 @@ struct AttentionContext {
   const CrossWeights* cross_weights = nullptr;
   int64_t block = 0;
   View<const int64_t> positions = {};
+  // Sees the activations of the block, and may change them, or null; see probe.h. `block` names them.
+  Probe<T>* probe = nullptr;
 };
 
 /// out = residual + scale · projection(attention(x_query, x)).

@@ -25,7 +25,7 @@ struct Block {
 /// Updates the first `rows` tokens (with context.last_rows: the last) of each sequence of x, [B, N, D], dense; the
 /// other tokens serve only as keys and values. rows = N computes the whole block. Fewer rows give the same values for
 /// those rows, and suffice if the model reads only the class token or the last token of its last block. A block with
-/// cross-attention reads context.source.
+/// cross-attention reads context.source. With a probe, rows = N.
 template <typename T>
 void BlockForward(View<T> x, const Block<T>& block, int64_t rows, Arena& arena,
                   const AttentionContext<T>& context = {});

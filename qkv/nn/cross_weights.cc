@@ -106,31 +106,9 @@ void ComputeCrossWeights(const CrossWeights& rule, int64_t block, View<const T> 
   });
 }
 
-template <typename T>
-void SumByWeights(View<const T> weights, View<const T> value, View<T> sums) {
-  const int64_t H = weights.dim(1), Nq = weights.dim(2), N = weights.dim(3), E = value.dim(3);
-  const int64_t groups = H / value.dim(1);
-  ParallelFor(weights.dim(0) * H, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t b = at / H, head = at % H;
-      for (int64_t i = 0; i < Nq; ++i) {
-        const T* const row = weights.at(b, head, i);
-        T* const sum = sums.at(b, head, i);
-        std::fill_n(sum, E, T(0));
-        for (int64_t j = 0; j < N; ++j) {
-          if (row[j] == 0) continue;  // also what lies after the source's end
-          const T* const from = value.at(b, head / groups, j);
-          for (int64_t e = 0; e < E; ++e) sum[e] += row[j] * from[e];
-        }
-      }
-    }
-  });
-}
-
-#define QKV_INSTANTIATE(T)                                                                                            \
-  template void ComputeCrossWeights(const CrossWeights&, int64_t, View<const T>, View<const T>,                       \
-                                    const attention::Options<T>&, View<const int64_t>, View<const int64_t>, View<T>); \
-  template void SumByWeights(View<const T>, View<const T>, View<T>);
+#define QKV_INSTANTIATE(T)                                                                      \
+  template void ComputeCrossWeights(const CrossWeights&, int64_t, View<const T>, View<const T>, \
+                                    const attention::Options<T>&, View<const int64_t>, View<const int64_t>, View<T>);
 QKV_INSTANTIATE(float)
 QKV_INSTANTIATE(double)
 #undef QKV_INSTANTIATE

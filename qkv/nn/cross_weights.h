@@ -43,9 +43,4 @@ void ComputeCrossWeights(const CrossWeights& rule, int64_t block, View<const T> 
                          const attention::Options<T>& options, View<const int64_t> lengths,
                          View<const int64_t> positions, View<T> weights);
 
-/// sums[b, h, i] = Σ_j weights[b, h, i, j] value[b, g, j], with the group g of head h. value: [B, G, N, E]; sums:
-/// [B, H, N_q, E], with a dense last axis.
-template <typename T>
-void SumByWeights(View<const T> weights, View<const T> value, View<T> sums);
-
 }  // namespace qkv::nn

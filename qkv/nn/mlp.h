@@ -5,6 +5,7 @@
 #include "qkv/core/arena.h"
 #include "qkv/nn/linear.h"
 #include "qkv/nn/norm.h"
+#include "qkv/nn/probe.h"
 
 namespace qkv::nn {
 
@@ -16,9 +17,10 @@ struct Mlp {
   Linear<T> fc2;  // [D, M]
 };
 
-/// out = residual + scale · mlp(x). x, out, residual: [B, N, D]; residual may be out or empty; scale may be null.
+/// out = residual + scale · mlp(x). x, out, residual: [B, N, D]; residual may be out or empty; scale may be null. tap:
+/// sees the hidden features.
 template <typename T>
 void MlpForward(const Input<T>& x, const Mlp<T>& mlp, const Tensor<T>* scale, View<const T> residual, View<T> out,
-                Arena& arena);
+                Arena& arena, const Tap<T>& tap = {});
 
 }  // namespace qkv::nn
