@@ -35,10 +35,11 @@ CaptionModel::CaptionModel(const Checkpoint& checkpoint, const BuildOptions& opt
 }
 
 void CaptionModel::ReadSource(View<const float> pixels, CaptionWorkspace& w,
-                              std::span<const Outputs<float>::Attention> attention) const {
+                              std::span<const Outputs<float>::Attention> attention, nn::Probe<float>* probe) const {
   Require(pixels.rank() == 4, "caption model: expected pixels [B, channels, height, width], got {}", pixels.shape());
   w.tokens.Reuse({pixels.dim(0), image_.TokensFor(pixels.dim(2), pixels.dim(3)), image_.config().block.width});
-  image_.Forward(pixels, w.image, {.tokens = w.tokens, .attention = {attention.begin(), attention.end()}});
+  image_.Forward(pixels, w.image,
+                 {.tokens = w.tokens, .attention = {attention.begin(), attention.end()}, .probe = probe});
   ReadTokens(w.tokens, w);
 }
 
@@ -65,7 +66,7 @@ void CaptionModel::Forward(View<const float> pixels, View<const int32_t> decoder
   Require(decoder_ids.rank() == 2 && pixels.rank() == 4 && decoder_ids.dim(0) == pixels.dim(0),
           "caption model: expected pixels [B, channels, height, width] and ids [B, T], got {} and {}", pixels.shape(),
           decoder_ids.shape());
-  ReadSource(pixels, w, outputs.encoder_attention);
+  ReadSource(pixels, w, outputs.encoder_attention, outputs.encoder_probe);
   if (!outputs.encoder_tokens.empty()) {
     Require(outputs.encoder_tokens.shape() == w.tokens.shape() && outputs.encoder_tokens.dense(),
             "caption model: the encoder's tokens are {}, expected {}, dense", outputs.encoder_tokens.shape(),
@@ -76,7 +77,8 @@ void CaptionModel::Forward(View<const float> pixels, View<const int32_t> decoder
                     {.logits = outputs.logits,
                      .tokens = outputs.tokens,
                      .attention = outputs.attention,
-                     .cross_attention = outputs.cross_attention});
+                     .cross_attention = outputs.cross_attention,
+                     .probe = outputs.probe});
 }
 
 }  // namespace qkv::model

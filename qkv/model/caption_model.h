@@ -29,6 +29,8 @@ struct CaptionOutputs {
   std::vector<Outputs<float>::Attention> encoder_attention = {};  // of the encoder, [B, H, N, N]
   std::vector<Outputs<float>::Attention> attention = {};          // of the decoder, [B, H, T, T]
   std::vector<Outputs<float>::Attention> cross_attention = {};    // of its cross-attention, [B, H, T, N]
+  nn::Probe<float>* encoder_probe = nullptr;                      // sees the encoder's activations, or null
+  nn::Probe<float>* probe = nullptr;                              // the decoder's
 };
 
 /// Scratch memory of one caller of CaptionModel, not shared between threads.
@@ -62,7 +64,7 @@ class CaptionModel {
   /// Encodes pixels [B, channels, height, width] as the decoder's source, in workspace.source; the encoder's tokens are
   /// in workspace.tokens. Throws Error as Model::Forward.
   void ReadSource(View<const float> pixels, CaptionWorkspace& workspace,
-                  std::span<const Outputs<float>::Attention> attention = {}) const;
+                  std::span<const Outputs<float>::Attention> attention = {}, nn::Probe<float>* probe = nullptr) const;
   /// The second half of it: reads tokens [B, N, D] of the encoder, dense.
   void ReadTokens(View<const float> tokens, CaptionWorkspace& workspace) const;
 

@@ -33,6 +33,7 @@ struct Outputs {
   View<T> masks = {};                     // logits [B, Q, height, width], of mask_side of the grid's
   std::vector<Hidden> hidden = {};        // outputs of blocks
   std::vector<Attention> attention = {};  // attention weights of blocks
+  nn::Probe<T>* probe = nullptr;          // sees the activations of all blocks, "embed" and "norm"; or null
 };
 
 /// Calls visit(name, shape, view) for each output of an image model's heads: the name in the original library, the

@@ -236,6 +236,8 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
           "sequence model: a source that this model has not read");
   const View<T> x = arena.New<T>({B, N, config_.block.width});
   Embedding(tokens, options, x);
+  nn::Probe<T>* const probe = options.requests ? options.requests->probe : nullptr;
+  nn::Tap<T>{probe}("embed", x);
   View<int64_t> positions;
   if (options.source && options.source->weights != nn::CrossWeights()) {
     positions = arena.New<int64_t>({B, N});
@@ -251,6 +253,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     context.mask = options.mask;
     context.key_lengths = options.key_lengths;
     context.causal = config_.causal;
+    context.block = static_cast<int64_t>(block), context.probe = probe;
     context.rotary = rotary_.get();
     context.bias = RelativeBias(first, N);
     if (!places_.empty()) context.places = places_.view()[static_cast<int64_t>(block)].slice(2, 0, first + N);
@@ -259,7 +262,7 @@ View<T> SequenceModel<T>::Run(View<const int32_t> tokens, Arena& arena, const Ru
     }
     if (options.source) {
       context.source = options.source->blocks[block].Rows(options.source_begin, options.source_end);
-      context.cross_weights = &options.source->weights, context.block = static_cast<int64_t>(block);
+      context.cross_weights = &options.source->weights;
       context.positions = positions;
     }
     if (options.requests) {
@@ -346,9 +349,16 @@ void SequenceModel<T>::Forward(View<const int32_t> tokens, const SequenceInputs<
                          .source = inputs.source,
                          .requests = &outputs});
   const View<const T> rows = x.reshape({B * N, D});
-  if (!outputs.logits.empty()) OutputForward(rows, arena, outputs.logits.reshape({B * N, config_.outputs}));
+  const View<T> logits = outputs.logits.empty() ? View<T>() : outputs.logits.reshape({B * N, config_.outputs});
+  const nn::Tap<T> tap{outputs.probe};
+  const bool shows_norm = config_.final_norm && tap.Wants("norm");
+  Require(!shows_norm || !head_norm_.folded,
+          "sequence model: a probe of the final norm, which is folded into the head");
+  if (!logits.empty() && !shows_norm) OutputForward(rows, arena, logits);
   // From here on x is the output of the final norm.
   if (config_.final_norm) nn::NormForward<T>(rows, norm_, x.reshape(rows.shape()));
+  if (shows_norm) tap("norm", x);
+  if (!logits.empty() && shows_norm) nn::LinearForward<T>(rows, head_, logits);
   if (!outputs.tokens.empty()) std::copy_n(rows.data(), rows.size(), outputs.tokens.data());
   if (outputs.pooled.empty()) return;
   const View<const T> first(x.data(), {B, D}, {N * D, 1});

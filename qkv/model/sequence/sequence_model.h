@@ -51,6 +51,7 @@ struct SequenceOutputs {
   std::vector<typename Outputs<T>::Attention> attention = {};        // weights of blocks, [B, H, rows, N]
   std::vector<typename Outputs<T>::Attention> cross_attention = {};  // likewise over the source, [B, H, rows, N_source]
   std::vector<typename Outputs<T>::Hidden> hidden = {};              // inputs of blocks, [B, N, D], dense
+  nn::Probe<T>* probe = nullptr;  // sees the activations of all blocks, "embed" and "norm"; or null
 };
 
 /// An encoder or decoder of tokens: one that `qkv train` produces from a task or a text, or a part of a TextModel.

@@ -170,7 +170,7 @@ Tensor<float> TextModel::Embed(std::span<const std::vector<int32_t>> ids, int64_
 
 void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<float> encoder_tokens,
                            std::span<const Outputs<float>::Attention> attention,
-                           std::span<const Outputs<float>::Hidden> hidden) const {
+                           std::span<const Outputs<float>::Hidden> hidden, nn::Probe<float>* probe) const {
   const int64_t D = encoder().config().block.width;
   Require(inputs.ids.rank() == 2, "text model: expected ids [B, N], got {}", inputs.ids.shape());
   const int64_t B = inputs.ids.dim(0), N = inputs.ids.dim(1);
@@ -182,7 +182,8 @@ void TextModel::ReadSource(const TextInputs& inputs, TextWorkspace& w, View<floa
   encoder_->Forward(inputs.ids, {.types = inputs.types, .mask = inputs.mask}, w.arena,
                     {.tokens = encoder_tokens,
                      .attention = {attention.begin(), attention.end()},
-                     .hidden = {hidden.begin(), hidden.end()}});
+                     .hidden = {hidden.begin(), hidden.end()},
+                     .probe = probe});
   w.arena.Reset();
   w.source.weights = inputs.cross ? *inputs.cross : nn::CrossWeights();
   const SequenceConfig& c = decoder().config();
@@ -195,7 +196,8 @@ void TextModel::Forward(const TextInputs& inputs, TextWorkspace& w, const TextOu
   Require(inputs.decoder_ids.empty() != pair, "text model: ids for a decoder with cross-attention are {}",
           pair ? "missing" : "given, and the model has none");
   const bool asks_for_pair = !outputs.encoder_tokens.empty() || !outputs.encoder_attention.empty() ||
-                             !outputs.encoder_hidden.empty() || !outputs.cross_attention.empty();
+                             !outputs.encoder_hidden.empty() || !outputs.cross_attention.empty() ||
+                             outputs.encoder_probe != nullptr;
   Require(pair || !asks_for_pair, "text model: {} has no decoder with cross-attention to an encoder",
           description_.architecture);
   Require(has_decoder() || outputs.logits.empty(), "text model: {} has no logits", description_.architecture);
@@ -204,9 +206,11 @@ void TextModel::Forward(const TextInputs& inputs, TextWorkspace& w, const TextOu
                                .pooled = outputs.pooled,
                                .attention = outputs.attention,
                                .cross_attention = outputs.cross_attention,
-                               .hidden = outputs.hidden};
+                               .hidden = outputs.hidden,
+                               .probe = outputs.probe};
   if (pair) {
-    ReadSource(inputs, w, outputs.encoder_tokens, outputs.encoder_attention, outputs.encoder_hidden);
+    ReadSource(inputs, w, outputs.encoder_tokens, outputs.encoder_attention, outputs.encoder_hidden,
+               outputs.encoder_probe);
     decoder_->Forward(inputs.decoder_ids, {.source = &w.source}, w.arena, parts);
   } else {
     (has_encoder() ? *encoder_ : *decoder_)

@@ -37,6 +37,8 @@ struct TextOutputs {
   std::vector<Outputs<float>::Attention> cross_attention = {};    // of the decoder over the encoder's tokens
   std::vector<Outputs<float>::Hidden> encoder_hidden = {};        // inputs of its encoder's blocks, [B, N, D]
   std::vector<Outputs<float>::Hidden> hidden = {};                // likewise of the decoder, or of an encoder alone
+  nn::Probe<float>* encoder_probe = nullptr;  // of an encoder-decoder's encoder, see SequenceOutputs; or null
+  nn::Probe<float>* probe = nullptr;          // of the decoder, or of an encoder alone; or null
 };
 
 /// Scratch memory of one caller of TextModel, not shared between threads.
@@ -93,7 +95,7 @@ class TextModel {
   /// nn::CrossWeights::Validate.
   void ReadSource(const TextInputs& inputs, TextWorkspace& workspace, View<float> encoder_tokens = {},
                   std::span<const Outputs<float>::Attention> attention = {},
-                  std::span<const Outputs<float>::Hidden> hidden = {}) const;
+                  std::span<const Outputs<float>::Hidden> hidden = {}, nn::Probe<float>* probe = nullptr) const;
 
  private:
   TextModel() = default;  // to be restored

@@ -250,7 +250,7 @@ View<T> Vit<T>::Embed(View<const T> pixels, Workspace<T>& workspace) const {
 // The number of tokens of a block, from the first, that are needed: for pooling, for requested attention, or all.
 template <typename T>
 int64_t Vit<T>::RowsRead(const Outputs<T>& outputs, int64_t block, int64_t tokens) const {
-  const bool whole = !read_rows_ || !outputs.tokens.empty() ||
+  const bool whole = !read_rows_ || !outputs.tokens.empty() || outputs.probe != nullptr ||
                      std::any_of(outputs.hidden.begin(), outputs.hidden.end(),
                                  [&](const auto& hidden) { return hidden.index == config_.depth; });
   if (whole) return tokens;
@@ -375,6 +375,8 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
       }
     }
   };
+  const nn::Tap<T> tap{outputs.probe};
+  tap("embed", x);
   keep_hidden(0);
   std::vector<nn::WeightsRequest<T>> requests, all;  // empty, without allocation, if no attention is requested
   const View<T> room = NewBiases(N, workspace);
@@ -397,12 +399,15 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
     const nn::AttentionContext<T> context{.requests = requests,
                                           .places = BlockPlaces(block, workspace),
                                           .rotary = RotaryFor(block, N, workspace),
-                                          .bias = BlockBiases(block, rows, block > 0, workspace, room)};
+                                          .bias = BlockBiases(block, rows, block > 0, workspace, room),
+                                          .block = block,
+                                          .probe = outputs.probe};
     if (block >= blocks) {  // of this block only attention weights are requested
       if (!requests.empty()) nn::BlockWeights<T>(x, layers, workspace.arena, context);
       return;
     }
-    const int64_t together = rows < x.dim(1) || !requests.empty() ? B : ImagesTogether(B, N);
+    const bool at_once = rows < x.dim(1) || !requests.empty() || outputs.probe;
+    const int64_t together = at_once ? B : ImagesTogether(B, N);
     for (int64_t begin = 0; begin < B; begin += together) {
       Pause();
       const View<T> images = x.slice(0, begin, std::min(B, begin + together));
@@ -416,6 +421,7 @@ void Vit<T>::Run(View<const T> pixels, Workspace<T>& workspace, const Outputs<T>
   const View<T> tokens = x.slice(1, 0, read);
   if (!norm_.empty()) {
     nn::ForEachMatrix([&](View<T> rows) { nn::NormForward<T>(rows, norm_, rows); }, tokens);
+    tap("norm", tokens);
   }
   if (!outputs.tokens.empty()) CopyDense<T>(x, outputs.tokens);
   if (!outputs.logits.empty() || !outputs.pooled.empty()) Classify(tokens, outputs, workspace.arena);
