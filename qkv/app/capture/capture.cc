@@ -39,7 +39,10 @@ void CaptureBatch(const model::Model& model, View<const float> pixels, const Cap
                   model::Workspace<float>& workspace, Captured& captured) {
   const int64_t B = pixels.dim(0);
   const auto rows = [&](const std::string& name) { return captured.at(name).view().slice(0, first, first + B); };
-  model::Outputs<float> outputs{.tokens = rows("tokens")};
+  Require(request.activations.empty() || captured.at("tokens").dim(0) == B,
+          "run: activations are of one pass, and this is a part of the images");
+  ActivationProbe probe("", request.activations, &captured);
+  model::Outputs<float> outputs{.tokens = rows("tokens"), .probe = probe.ForPass()};
   model::VisitHeadOutputs(model.config(), B, 0, 0, outputs,
                           [&](const char* name, const Shape&, View<float>& out) { out = rows(name); });
   for (const int64_t index : request.hidden) outputs.hidden.push_back({index, rows(fmt::format("hidden.{}", index))});

@@ -1,30 +1,27 @@
 // A forward pass that keeps intermediate results.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "qkv/app/capture/activations.h"
+#include "qkv/app/capture/captured.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/model.h"
 
 namespace qkv::app {
 
-/// Tensors by the names of `qkv run`: "logits" (without a classifier "pooled", the model's vector of the image),
-/// "tokens", "hidden.L", "attention.L"; for a detector "logits" [B, T, classes + 1] and "pred_boxes" [B, T, 4] of its
-/// detection tokens; for a model of masks "class_queries_logits" [B, Q, classes + 1] and "masks_queries_logits" [B, Q,
-/// height, width] of its query tokens.
-using Captured = std::map<std::string, Tensor<float>>;
-
 struct CaptureRequest {
   std::vector<int64_t> hidden, attention;
+  ActivationRequest activations = {};  // of all images at once
 };
 
 /// Tensors for `images` images of the given size. Throws Error if they need more than MemoryLimit().
 Captured Allocate(const model::Model& model, const CaptureRequest& request, int64_t images, int64_t height,
                   int64_t width);
 
-/// Runs pixels [B, channels, height, width] and writes rows first … first + B − 1 of every tensor.
+/// Runs pixels [B, channels, height, width] and writes rows first … first + B − 1 of every tensor. With activations,
+/// B is the number of all images.
 void CaptureBatch(const model::Model& model, View<const float> pixels, const CaptureRequest& request, int64_t first,
                   model::Workspace<float>& workspace, Captured& captured);
 

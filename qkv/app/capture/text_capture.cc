@@ -92,7 +92,7 @@ int64_t CaptionDepth(const model::Description& d) {
 }
 
 Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors& file, const std::string& path,
-                         const std::vector<int64_t>& attention) {
+                         const std::vector<int64_t>& attention, const ActivationRequest& activations) {
   const Tensor<int32_t> ids = ReadIds(file, "decoder_input_ids", path);
   Require(!ids.empty(), "{}: there is no tensor \"decoder_input_ids\", and the model has a decoder that reads images",
           path);
@@ -114,13 +114,15 @@ Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors
       RequestWeights("attention", attention, decoder.depth, {B, decoder.block.attention.heads, T, T}, &allocate);
   outputs.cross_attention =
       RequestWeights("cross_attention", attention, decoder.depth, {B, decoder.block.cross->heads, T, N}, &allocate);
+  ActivationProbe of_encoder(kOfEncoder, activations, &captured), of_decoder(kOfDecoder, activations, &captured);
+  outputs.encoder_probe = of_encoder.ForPass(), outputs.probe = of_decoder.ForPass();
   model::CaptionWorkspace workspace;
   model.Forward(pixels, ids, workspace, outputs);
   return captured;
 }
 
 Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
-                     const std::vector<int64_t>& attention) {
+                     const std::vector<int64_t>& attention, const ActivationRequest& activations) {
   const model::TextDescription& d = model.description();
   const Tensor<int32_t> ids = ReadIds(file, "input_ids", path), types = ReadIds(file, "token_type_ids", path),
                         shown = ReadIds(file, "attention_mask", path),
@@ -156,6 +158,10 @@ Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file,
     outputs.encoder_attention = weights("encoder_attention", d.encoder->block.attention, d.encoder->depth, N, N);
     outputs.cross_attention = weights("cross_attention", *last.block.cross, last.depth, T, N);
   }
+  ActivationProbe of_encoder(kOfEncoder, activations, &captured);
+  ActivationProbe probe(pair ? kOfDecoder : std::string_view(), activations, &captured);
+  if (pair) outputs.encoder_probe = of_encoder.ForPass();
+  outputs.probe = probe.ForPass();
   model::TextWorkspace workspace;
   model.Forward({.ids = ids, .mask = ViewOf(mask), .types = ViewOf(types), .decoder_ids = ViewOf(targets)}, workspace,
                 outputs);

@@ -17,14 +17,14 @@ namespace qkv::app {
 
 /// The outputs for the tensors of a safetensors file: "input_ids" [B, N], optionally "attention_mask" and
 /// "token_type_ids" [B, N], and "decoder_input_ids" [B, T], which an encoder-decoder needs. attention: blocks whose
-/// weights are kept, in every part and layer that has them. path: the file's name. Throws Error that names a tensor
-/// that does not fit, and if the outputs need more than MemoryLimit().
+/// weights are kept, in every part and layer that has them; activations are kept too. path: the file's name. Throws
+/// Error that names a tensor that does not fit, and if the outputs need more than MemoryLimit().
 Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file, const std::string& path,
-                     const std::vector<int64_t>& attention);
+                     const std::vector<int64_t>& attention, const ActivationRequest& activations = {});
 
 /// The same for "pixels" [B, channels, H, W] and "decoder_input_ids" [B, T].
 Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors& file, const std::string& path,
-                         const std::vector<int64_t>& attention);
+                         const std::vector<int64_t>& attention, const ActivationRequest& activations = {});
 
 /// True for a tensor of ids, masks or types that these read.
 bool IsTokenInput(std::string_view name);
