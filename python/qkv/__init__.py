@@ -14,13 +14,14 @@ from ._live import from_timm, from_transformers
 from ._model import Model, find_images, load, set_memory_limit, set_num_threads
 from ._notes import ModelWarning
 from ._pipeline import pipeline
+from ._run import Run
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
 
 Error.__module__ = "qkv"
 
 
 def __getattr__(name: str) -> object:
-    if name in ("torch", "transformers"):
+    if name in ("edits", "torch", "transformers"):
         import importlib
 
         return importlib.import_module(f"qkv.{name}")
@@ -39,6 +40,7 @@ __all__ = [
     "ModelWarning",
     "Object",
     "Prediction",
+    "Run",
     "Segment",
     "Segmentation",
     "Text",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
 from ._attention import ImageAttention, TextAttention
+from ._run import Run, run
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
 
 if TYPE_CHECKING:
     import numpy
 
     from ._images import Image, Images
+    from ._run import Edit
 
 OnError = Literal["raise", "skip"]
 
@@ -460,6 +462,76 @@ class Model:
         where = query if isinstance(query, str) else ",".join(str(i) for i in query)
         core = self._core.attend_image(items, layer_text, head_text, where, rollout, discard, start, page)
         return ImageAttention(core, page)
+
+    @property
+    def activations(self) -> list[str]:
+        """Names of what a pass computes, in its order: "embed"; of each block "blocks.0.resid_pre", "….norm1", "….attn.q", k,
+        v, scores, weights, heads and out, "….resid_mid", "….norm2", "….mlp.hidden", "….mlp.out", "….resid_post"; "norm".
+        """
+        return self._core.activations
+
+    def run(
+        self,
+        inputs: Any,
+        *,
+        cache: str | Sequence[str] = (),
+        edits: Mapping[str, Edit] | None = None,
+        target: str | None = None,
+        decoder_input_ids: Any = None,
+    ) -> Run:
+        """One pass, in float32 and with the layers as the files store them, that keeps and changes activations by name.
+
+        inputs: images, pixels as of `preprocess`, a text or texts, ids [texts, tokens], or what `forward` takes as a dict.
+        cache: names of `activations` that are kept; * stands for any part of a name.
+        edits: name or pattern to a number or an array, which takes the activation's place, or a function of the activation,
+            [images, …], and its name, which changes it in place or returns another; "blocks.3.attn.heads.5" is head 5 of
+            that activation. `qkv.edits` has those of the explorer.
+        target: what an encoder-decoder is given to write (default: what it writes by itself), or decoder_input_ids.
+
+        The first call builds the model a second time, from its files.
+        """
+        given = self._passed(inputs, target, decoder_input_ids)
+        return run(self, self._as_stored, given, cache, edits)
+
+    @functools.cached_property
+    def _as_stored(self) -> Any:
+        folder = self._core.folder
+        if folder and not os.path.exists(folder):
+            raise _core.Error(f"run: {self._path}: its files are gone; save the model to a folder, and load that")
+        return self._core.as_stored()
+
+    def _passed(self, inputs: Any, target: str | None, decoder_input_ids: Any) -> dict[str, numpy.ndarray]:
+        import numpy
+
+        if isinstance(inputs, Mapping):
+            return {
+                key: _pixels(value) if key == "pixels" else _array(key, value, numpy.int64)
+                for key, value in inputs.items()
+            }
+        passed: dict[str, numpy.ndarray] = {}
+        reads_text = self._core.kind in ("text", "pair")
+        has_both = any(name.startswith("decoder.") for name in self.activations)
+        if not reads_text:
+            passed["pixels"] = _pixels(inputs) if getattr(inputs, "ndim", 0) == 4 else self.preprocess(inputs)
+        elif isinstance(inputs, str) or not hasattr(inputs, "ndim"):
+            rows = self.tokenize(inputs)
+            lengths = numpy.array([len(row) for row in rows])
+            passed["attention_mask"] = (numpy.arange(lengths.max()) < lengths[:, None]).astype(numpy.int64)
+            passed["input_ids"] = numpy.zeros_like(passed["attention_mask"])
+            for to, row in zip(passed["input_ids"], rows):
+                to[: len(row)] = row
+        else:
+            passed["input_ids"] = numpy.atleast_2d(_array("inputs", inputs, numpy.int64))
+        if decoder_input_ids is not None:
+            passed["decoder_input_ids"] = numpy.atleast_2d(_array("decoder_input_ids", decoder_input_ids, numpy.int64))
+        elif has_both and reads_text:
+            if not isinstance(inputs, str):
+                raise _core.Error("run: of several texts an encoder-decoder needs decoder_input_ids, [texts, tokens]")
+            written = self.attend(inputs, part="decoder", layers=0, heads=0, target=target)
+            passed["decoder_input_ids"] = numpy.array([written.facts["column_ids"]], numpy.int64)
+        elif has_both:
+            raise _core.Error("run: give decoder_input_ids, [images, tokens], which the decoder reads beside the image")
+        return passed
 
     # Texts.
 

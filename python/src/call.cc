@@ -65,6 +65,11 @@ std::function<void(int64_t)> Call::Progress(nb::handle progress) {
   };
 }
 
+void Call::Fail(nb::python_error& error) {
+  Keep(error);
+  throw Cancelled();
+}
+
 void Call::RunQueued(const std::function<void()>& work) {
   const WithoutLock release;
   const bool may_receive = MayReceiveSignals();

@@ -38,6 +38,9 @@ class Call {
   /// Calls `progress(count)`, unless it is None. An exception of it ends the call. `progress` outlives the call.
   std::function<void(int64_t)> Progress(nb::handle progress);
 
+  /// Ends the call with this exception, from within Run: what a function of Python raised.
+  [[noreturn]] void Fail(nb::python_error& error);
+
   /// Computes without the interpreter's lock, when the calls of other threads before have ended or give way. Throws
   /// what `work` throws, and KeyboardInterrupt.
   template <typename F>

@@ -135,17 +135,18 @@ View<const float> ViewOf(const PixelArray& array, const model::VitConfig& config
 
 // All outputs, by the names of `qkv run`.
 nb::dict Forward(const Model& model, const PixelArray& array, const std::vector<int64_t>& hidden,
-                 const std::vector<int64_t>& attention) {
+                 const std::vector<int64_t>& attention, const AskedActivations& asked) {
   constexpr int64_t kTogether = 8;
   const model::Model& encoder = model.Images("forward", app::kAttendImage);
   const View<const float> pixels = ViewOf(array, encoder.config());
-  const app::CaptureRequest request{hidden, attention};
   Call call(model.threads());
+  const app::CaptureRequest request{hidden, attention, asked.For(model, call)};
+  const int64_t together = request.activations.empty() ? kTogether : pixels.dim(0);
   return ToArrays(call.Run([&] {
     app::Captured captured = app::Allocate(encoder, request, pixels.dim(0), pixels.dim(2), pixels.dim(3));
     model::Workspace<float> workspace;
-    for (int64_t first = 0; first < pixels.dim(0); first += kTogether) {
-      const int64_t end = std::min(pixels.dim(0), first + kTogether);
+    for (int64_t first = 0; first < pixels.dim(0); first += together) {
+      const int64_t end = std::min(pixels.dim(0), first + together);
       app::CaptureBatch(encoder, pixels.slice(0, first, end), request, first, workspace, captured);
     }
     return captured;
@@ -276,7 +277,15 @@ void BindImages(ModelClass& model) {
       "images"_a, "pool"_a, "unit_length"_a, "skip"_a, "batch"_a, "progress"_a.none(),
       "The vectors as an array, and the indices of their images.");
   model.def("pixels", &Pixels, "images"_a, "[images, channels, height, width]");
-  model.def("forward", &Forward, "pixels"_a, "hidden"_a, "attention"_a, "All outputs by the names of `qkv run`.");
+  model.def(
+      "forward",
+      [](const Model& self, const PixelArray& pixels, const std::vector<int64_t>& hidden,
+         const std::vector<int64_t>& attention, std::vector<std::string> kept, std::vector<std::string> changed,
+         nb::object change) {
+        return Forward(self, pixels, hidden, attention, {std::move(kept), std::move(changed), std::move(change)});
+      },
+      "pixels"_a, "hidden"_a, "attention"_a, "kept"_a = nb::list(), "changed"_a = nb::list(), "change"_a = nb::none(),
+      "All outputs by the names of `qkv run`, and the activations `kept`.");
   model.def(
       "detect",
       [](const Model& self, const nb::list& images, double threshold, bool draw, bool skip, nb::object progress) {

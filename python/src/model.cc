@@ -66,6 +66,11 @@ void Model::RequireTokenizer(const char* work, bool there) const {
   Require(there, "{}: {}", work, EscapedText{no_tokenizer_});
 }
 
+const model::CaptionModel& Model::CaptionPasses(const char* work) const {
+  RequireWork(work, app::kWriteCaption);
+  return *captions_;
+}
+
 const app::Captioner& Model::Captions(const char* work) const {
   RequireWork(work, app::kWriteCaption);
   return *captioner_;

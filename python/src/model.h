@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "python/src/call.h"
+#include "qkv/app/capture/activations.h"
 #include "qkv/app/models/abilities.h"
 #include "qkv/app/models/any_model.h"
 #include "qkv/app/texts/caption.h"
@@ -39,6 +41,7 @@ class Model {
   const app::LanguageModel& Language(const char* work, const app::Ability& ability) const;
   const model::TextModel& TextPasses(const char* work) const;  // without a tokenizer
   const app::Captioner& Captions(const char* work) const;
+  const model::CaptionModel& CaptionPasses(const char* work) const;
 
  private:
   void RequireWork(const char* work, const app::Ability& ability) const {
@@ -61,9 +64,20 @@ class Model {
   std::optional<app::Captioner> captioner_;
 };
 
+/// What Python asks of the activations of a pass: names that exist, and what changes those in `changed`, called with a
+/// name and an array that it may keep; it returns an array of the same shape. None: nothing is changed.
+struct AskedActivations {
+  std::vector<std::string> kept, changed;
+  nb::object change = nb::none();
+
+  /// Valid while this and the call are. Throws Error for names that the model does not have.
+  app::ActivationRequest For(const Model& model, Call& call) const;
+};
+
 using ModelClass = nb::class_<Model>;
 
 // The methods of a subject each.
+void BindActivations(ModelClass& model);
 void BindImages(ModelClass& model);
 void BindTexts(ModelClass& model);
 void BindAttention(ModelClass& model, nb::module_& module);

@@ -132,6 +132,7 @@ NB_MODULE(_core, module) {
         const std::string& path = self.entry().path;
         return ToPathName(path.empty() ? "" : app::FolderOf(path).string());
       });
+  BindActivations(model);
   BindImages(model);
   BindTexts(model);
   BindAttention(model, module);

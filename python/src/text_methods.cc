@@ -153,12 +153,17 @@ nb::list Rewrite(const Model& model, const std::vector<std::string>& texts, cons
 }
 
 using Ids = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using PixelArray = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
 // Outputs of a text model, or of one that writes about images, by the names of `qkv run`.
-nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
-                      const std::vector<int64_t>& attention) {
-  const model::TextModel& passes = model.TextPasses("forward");
+nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids, const std::vector<int64_t>& attention,
+                      const std::optional<PixelArray>& pixels, const AskedActivations& asked) {
   io::SafeTensors inputs;
+  if (pixels) {
+    const Shape shape({static_cast<int64_t>(pixels->shape(0)), static_cast<int64_t>(pixels->shape(1)),
+                       static_cast<int64_t>(pixels->shape(2)), static_cast<int64_t>(pixels->shape(3))});
+    inputs.Add(io::Stored<float>("pixels", View<const float>(pixels->data(), shape)));
+  }
   for (const auto& [name, array] : ids) {
     Require(app::IsTokenInput(name), "forward: no text model reads {}", name);
     const Shape shape({static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1))});
@@ -166,7 +171,13 @@ nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
   }
   inputs.Finish("forward");
   Call call(model.threads());
-  return ToArrays(call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention); }));
+  const app::ActivationRequest activations = asked.For(model, call);
+  if (pixels) {
+    const model::CaptionModel& passes = model.CaptionPasses("forward");
+    return ToArrays(call.Run([&] { return app::CaptureCaptions(passes, inputs, "forward", attention, activations); }));
+  }
+  const model::TextModel& passes = model.TextPasses("forward");
+  return ToArrays(call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention, activations); }));
 }
 
 }  // namespace
@@ -178,7 +189,15 @@ void BindTexts(ModelClass& model) {
   model.def("continue_text", &Continue, "prompt"_a, "choices"_a, "show"_a.none());
   model.def("rewrite", &Rewrite, "texts"_a, "task"_a, "prefix"_a.none(), "choices"_a, "batch"_a, "cut"_a,
             "progress"_a.none());
-  model.def("forward_texts", &ForwardTexts, "ids"_a, "attention"_a, "All outputs by the names of `qkv run`.");
+  model.def(
+      "forward_texts",
+      [](const Model& self, const std::map<std::string, Ids>& ids, const std::vector<int64_t>& attention,
+         const std::optional<PixelArray>& pixels, std::vector<std::string> kept, std::vector<std::string> changed,
+         nb::object change) {
+        return ForwardTexts(self, ids, attention, pixels, {std::move(kept), std::move(changed), std::move(change)});
+      },
+      "ids"_a, "attention"_a, "pixels"_a = nb::none(), "kept"_a = nb::list(), "changed"_a = nb::list(),
+      "change"_a = nb::none(), "As `forward`, of texts, or of the images and texts of a model that writes about them.");
 }
 
 }  // namespace qkv::python

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests/golden"))
 from pack import unpacked  # noqa: E402
 
 GOLDEN = unpacked("tests/golden")
-TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "u1"}
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1"}
 
 
 def read_safetensors(file):

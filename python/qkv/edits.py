@@ -1,0 +1,93 @@
+"""Changes to attention for `model.run(…, edits={…})`: those of the explorer.
+
+    model.run(photo, edits={"blocks.*.attn.scores": qkv.edits.symmetry(0)})
+
+Each is called with an activation, [images, heads, queries, keys] for scores, and its name.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import _core
+
+if TYPE_CHECKING:
+    import numpy
+
+    Change = Callable[["numpy.ndarray", str], "numpy.ndarray"]
+
+
+def symmetry(t: float) -> Change:
+    """Of "….scores": M_s + t · M_a in place of M, the symmetric part and t times the antisymmetric; 1 leaves them."""
+
+    def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
+        if scores.shape[-1] != scores.shape[-2]:
+            raise _core.Error(f"{name}: {list(scores.shape)}: only scores of tokens with each other have a symmetric part")
+        return (1 + t) / 2 * scores + (1 - t) / 2 * scores.swapaxes(-1, -2)
+
+    return change
+
+
+def rank(r: int) -> Change:
+    """Of "….scores": the best approximation of rank r of each head's scores, up to a constant of each query, which softmax
+    cancels."""
+
+    def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
+        import numpy
+
+        if not numpy.isfinite(scores).all():
+            raise _core.Error(f"{name}: scores of keys that a query does not see have no rank")
+        centred = scores.astype(numpy.float64)
+        centred -= centred.mean(-1, keepdims=True)
+        left, values, right = numpy.linalg.svd(centred, full_matrices=False)
+        return (left[..., :r] * values[..., None, :r]) @ right[..., :r, :]
+
+    return change
+
+
+def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
+    """For "….q" and "….k": a random A of each layer and A⁻ᵀ, which change queries and keys and no score.
+
+    query, key = qkv.edits.gauge()
+    model.run(photo, edits={"blocks.*.attn.q": query, "blocks.*.attn.k": key})
+    """
+
+    def of_layer(width: int, name: str) -> numpy.ndarray:
+        import numpy
+
+        layer = re.split(r"\.[qk]\b", name)[0]
+        random = numpy.random.default_rng([seed, zlib.crc32(layer.encode())])
+        rotation, _ = numpy.linalg.qr(numpy.eye(width) + strength * random.standard_normal((width, width)))
+        return rotation * numpy.exp(strength * random.uniform(-1, 1, width))
+
+    def query(rows: numpy.ndarray, name: str) -> numpy.ndarray:
+        return rows @ of_layer(rows.shape[-1], name)
+
+    def key(rows: numpy.ndarray, name: str) -> numpy.ndarray:
+        import numpy
+
+        return rows @ numpy.linalg.inv(of_layer(rows.shape[-1], name)).T
+
+    return query, key
+
+
+def hide(*tokens: int) -> Change:
+    """Of "….scores": no other token attends to these."""
+
+    def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
+        import numpy
+
+        keys = scores.shape[-1]
+        for token in tokens:
+            if not 0 <= token < keys:
+                raise _core.Error(f"{name}: there are tokens 0 to {keys - 1}, not {token}")
+            own = scores[..., token, token].copy() if scores.shape[-2] == keys else -numpy.inf
+            scores[..., token] = -numpy.inf
+            if scores.shape[-2] == keys:
+                scores[..., token, token] = own
+        return scores
+
+    return change
