@@ -60,6 +60,8 @@ def run(
 ) -> Run:
     """core: the model's, built as its files store it. inputs: as of Run.inputs."""
     names: list[str] = core.activations
+    if edits is not None and not isinstance(edits, Mapping):
+        raise TypeError(f"run: edits: expected a dict of names and changes, got {edits!r}")
     kept = [name for pattern in ([cache] if isinstance(cache, str) else cache) for name in _matching(pattern, names)]
     changes: dict[str, list[tuple[int | None, Edit]]] = {}
     for pattern, edit in (edits or {}).items():

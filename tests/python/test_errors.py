@@ -388,8 +388,8 @@ for path in sys.argv[1:]:
         for key in named + free:
             for value in VALUES:
                 given = {one: NEEDED[one] for one in required}
-                if name == "attend" and texts:
-                    given["image_or_text"] = "a"
+                if name in ("attend", "run") and texts:
+                    given[required[0]] = "a"
                 if free and (name != "attend" or texts):
                     given["max_new_tokens"] = 2
                 given[key] = value
