@@ -31,6 +31,7 @@ def from_timm(
         given = {key: value for key, value in (model_args or {}).items() if value is not None}
         save_for_hf(model, folder, model_args=given, safe_serialization=True)
         taken = load(folder, **options)
+    taken._source = None  # its folder is gone
     taken._path = f"timm {(model.pretrained_cfg or {}).get('architecture') or type(model).__name__}"
     if verify:
         _compare(taken, model, options, "timm", *_answers_of_timm(model, taken))
@@ -50,6 +51,7 @@ def from_transformers(model: Any, processor: Any = None, *, verify: bool = True,
         if processor is not None:
             processor.save_pretrained(folder)
         taken = load(folder, **options)
+    taken._source = None
     taken._path = f"transformers {type(model).__name__}"
     if verify:
         _compare(taken, model, options, "transformers", *_answers_of_transformers(model, taken))

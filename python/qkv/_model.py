@@ -103,7 +103,15 @@ def load(
         {key: list(value) if key in ("mean", "std") else value for key, value in hints.items()},
         strict,
     )
-    return Model(core, where)
+    again = {"dtype": _DTYPES[name], "threads": threads, "cache": cache, "size": size, "pool": pool, "strict": strict}
+    again["labels"] = None if labels is None else os.path.abspath(labels)
+    changed = {key: value for key, value in again.items() if value not in (None, False)}
+    return Model(core, where, (os.path.abspath(where) if os.path.exists(where) else where, {**changed, **hints}))
+
+
+def _load_again(path: str, options: dict[str, Any]) -> Model:
+    """For pickles."""
+    return load(path, **options)
 
 
 def _positive(name: str, value: int) -> int:
@@ -149,9 +157,10 @@ class Model:
     with on_error="skip" it is left out, which the logger "qkv" says, and results name their image by `path`.
     """
 
-    def __init__(self, core: Any, path: str) -> None:
+    def __init__(self, core: Any, path: str, source: tuple[str, dict[str, Any]]) -> None:
         self._core = core
         self._path = path
+        self._source: tuple[str, dict[str, Any]] | None = source  # path and options of `load`, in any folder and process
 
     @property
     def path(self) -> str:
@@ -181,7 +190,10 @@ class Model:
         return self.encode("a").shape[0]
 
     def __reduce__(self) -> Any:
-        raise TypeError("a qkv.Model cannot be pickled: pass its path on and call qkv.load there")
+        """As what `load` was given: it is loaded again where the pickle is read, so its files must be there."""
+        if self._source is None:
+            raise TypeError(f"{self._path}: a model taken over from memory cannot be pickled: save it, and qkv.load it")
+        return _load_again, self._source
 
     def __copy__(self) -> Model:
         return self  # nothing of it changes

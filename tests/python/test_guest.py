@@ -204,6 +204,20 @@ def test_results_outlive_their_model():
     assert not weights.flags.writeable
 
 
+def test_models_pickle_as_what_load_was_given(tmp_path, monkeypatch, digit_photos):
+    import pickle
+
+    (tmp_path / "there").symlink_to(GOLDEN / "timm_vit")
+    monkeypatch.chdir(tmp_path)
+    for model in (qkv.load("digits", dtype="bf16"), qkv.load("there", pool="mean", size=24, threads=1, mean=[0.5] * 3)):
+        written = pickle.dumps(model)
+        assert len(written) < 500
+        monkeypatch.chdir("/")
+        again = pickle.loads(written)
+        assert np.array_equal(again.embed(digit_photos), model.embed(digit_photos))
+    assert again._source == model._source
+
+
 def test_results_can_be_written_and_pickled(digits, open_model):
     import pickle
 

@@ -1,6 +1,7 @@
 """Live models of timm and transformers, taken over: answers as the original's, and what is refused."""
 
 import glob
+import pickle
 
 import numpy as np
 import pytest
@@ -62,6 +63,8 @@ def test_models_of_the_registry_need_no_arguments(name):
     with torch.inference_mode():
         close(taken.forward(pixels)["logits"], model(pixels))
     assert name in taken.path
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(taken)
     assert len(taken.classify(np.zeros((50, 50, 3), dtype=np.uint8))) == 5
 
 
