@@ -24,6 +24,6 @@ if [ -n "$originals" ]; then
   "$venv/bin/python" -m pip --disable-pip-version-check --quiet install expecttest==0.3.0 >&2
 fi
 "$venv/bin/python" -m pip --disable-pip-version-check --quiet install "$wheel" pytest==9.2.0 hypothesis==6.170.17 \
-  pillow==13.0.0 tqdm >&2
+  pillow==13.0.0 tqdm scikit-learn==1.9.1 >&2
 "$venv/bin/python" -c 'import sys; print("Python", sys.version.split()[0])'
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider tests/python "$@"

@@ -8,6 +8,7 @@ Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch)
 """
 
 from ._core import Error, version as __version__
+from . import edits as edits
 from ._attention import ImageAttention, TextAttention
 from ._functional import AttentionGradient, attention, attention_backward
 from ._live import from_timm, from_transformers
@@ -21,7 +22,7 @@ Error.__module__ = "qkv"
 
 
 def __getattr__(name: str) -> object:
-    if name in ("edits", "torch", "transformers"):
+    if name in ("sklearn", "torch", "transformers"):
         import importlib
 
         return importlib.import_module(f"qkv.{name}")

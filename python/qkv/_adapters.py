@@ -1,0 +1,79 @@
+"""What the modules for other libraries share (langchain, llama_index, chroma, sklearn, ray)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _core, _images
+from ._model import Model, load
+
+if TYPE_CHECKING:
+    import numpy
+
+ModelOrPath = Union[str, os.PathLike[str], Model]
+
+
+@contextmanager
+def needs(package: str, extra: str) -> Iterator[None]:
+    """Around imports of a library that qkv does without."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f'qkv.{extra} needs {package}: pip install "qkv[{extra}]" ({error})') from error
+
+
+def opened(model: ModelOrPath) -> Model:
+    """A model, from what users of an adapter say: the model itself, or what `load` takes."""
+    return model if isinstance(model, Model) else load(model)
+
+
+def texts_of(model: Model, operation: str) -> Model:
+    """The model, if it embeds texts."""
+    if "embed_texts" not in model.abilities:
+        raise _core.Error(f"{operation}: {model.path} embeds no texts; expected a text embedding model, CLIP or SigLIP")
+    return model
+
+
+def images_of(model: Model, operation: str) -> Model:
+    """The model, if it embeds images."""
+    if "embed_images" not in model.abilities:
+        raise _core.Error(f"{operation}: {model.path} embeds no images; expected a Vision Transformer, CLIP or SigLIP")
+    return model
+
+
+def embed_each(model: Model, images: list[Any], **options: Any) -> tuple[numpy.ndarray, dict[int, str]]:
+    """A vector for each image, [images, width], and by index why some could not be read: their rows are NaN.
+
+    options: as of `Model.iter_embed`. A folder among the images is an Error, as it is more than one.
+    """
+    import numpy
+
+    items, _ = _images.listed(images)
+    if len(items) != len(images):
+        raise _core.Error("embed: a folder among the images; qkv.find_images(folder) lists what is in it")
+    rows: list[Any] = [None] * len(items)
+    # Those left out have no row; the others come in order.
+    places = enumerate(_images.names(items))
+    for name, row in model.iter_embed(items, on_error="skip", **options):
+        rows[next(i for i, expected in places if expected == name)] = row
+    reasons = {}
+    for i in [i for i, row in enumerate(rows) if row is None]:
+        try:
+            rows[i] = model.embed(items[i], **options)
+        except _core.Error as error:
+            reasons[i] = str(error)
+    width = next((len(row) for row in rows if row is not None), None) or width_of(model, **options)
+    for i in reasons:
+        rows[i] = numpy.full(width, numpy.nan, dtype=numpy.float32)
+    return numpy.stack(rows) if rows else numpy.empty((0, width), dtype=numpy.float32), reasons
+
+
+def width_of(model: Model, **options: Any) -> int:
+    """Numbers in the vector of an image. options: as of `Model.embed`."""
+    import numpy
+
+    height, width = model.info["image_size"]
+    return model.embed(numpy.zeros((height, width, model.info["channels"]), dtype=numpy.uint8), **options).shape[-1]
