@@ -77,3 +77,69 @@ def width_of(model: Model, **options: Any) -> int:
 
     height, width = model.info["image_size"]
     return model.embed(numpy.zeros((height, width, model.info["channels"]), dtype=numpy.uint8), **options).shape[-1]
+
+
+class Retrieval:
+    """Vectors of queries, documents and images by one model, as frameworks of retrieval ask for them.
+
+    query_prompt, document_prompt: put before each text; None: as the model's files have it, "": nothing.
+    normalize: vectors of length 1, as those of a model with two towers always are.
+    """
+
+    def __init__(
+        self,
+        model: ModelOrPath,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+        normalize: bool = False,
+    ) -> None:
+        self.model = opened(model)
+        self.query_prompt = query_prompt
+        self.document_prompt = document_prompt
+        self.normalize = normalize
+        if not self.reads_texts and not self.reads_images:
+            raise _core.Error(f"{self.model.path} embeds neither texts nor images; it can {', '.join(self.model.abilities)}")
+
+    @property
+    def reads_texts(self) -> bool:
+        return "embed_texts" in self.model.abilities
+
+    @property
+    def reads_images(self) -> bool:
+        return "embed_images" in self.model.abilities
+
+    def queries(self, texts: list[str]) -> numpy.ndarray:
+        """[texts, width]."""
+        return self._encoded(self.model.encode_query, texts, self.query_prompt)
+
+    def documents(self, texts: list[str]) -> numpy.ndarray:
+        """[texts, width]."""
+        return self._encoded(self.model.encode_document, texts, self.document_prompt)
+
+    def _encoded(self, encode: Any, texts: list[str], prompt: str | None) -> numpy.ndarray:
+        texts_of(self.model, "embed")
+        if isinstance(texts, str):
+            raise TypeError("embed: expected a list of texts, got one text")
+        if not len(texts):
+            return self._none
+        return encode(texts, prompt=prompt, normalize_embeddings=self.normalize)
+
+    def images(self, images: list[Any]) -> numpy.ndarray:
+        """[images, width]; of a folder all images in it."""
+        images_of(self.model, "embed")
+        if not len(images):
+            return self._none
+        return self.model.embed(images, normalize=self.normalize or self.reads_texts)
+
+    @property
+    def _none(self) -> numpy.ndarray:
+        import numpy
+
+        return numpy.empty((0, self.model.dimension), dtype=numpy.float32)
+
+    @property
+    def source(self) -> tuple[str, dict[str, Any]]:
+        """Path and options of qkv.load, for configurations in JSON."""
+        if self.model._source is None:
+            raise _core.Error(f"{self.model.path}: a model taken over from memory has no path to configure: save it first")
+        return self.model._source

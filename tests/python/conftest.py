@@ -1,5 +1,6 @@
 """Models for the tests: folders of tests/golden, opened once a session."""
 
+import json
 import warnings
 
 import pytest
@@ -32,6 +33,17 @@ def digits():
 def digit_photos():
     """Photos of hand-drawn digits."""
     return sorted(str(photo) for photo in (support.ROOT / "examples/digits").glob("*.png"))
+
+
+@pytest.fixture
+def prompted(tmp_path_factory):
+    """A text embedding model with prompts for queries ("the ") and documents ("a ")."""
+    folder = tmp_path_factory.mktemp("prompted")
+    for file in (support.GOLDEN / "tasks/bert").iterdir():
+        (folder / file.name).symlink_to(file)
+    settings = {"prompts": {"query": "the ", "document": "a "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return qkv.load(folder)
 
 
 @pytest.fixture(autouse=True)
