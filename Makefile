@@ -63,7 +63,7 @@ bench: build  ## speed beside PyTorch, ONNX Runtime and OpenVINO (installs them 
 	  "$$QKV_PYTHON" bench/scaling.py --qkv $(BUILD)/qkv && \
 	  { [ -z "$$QKV_DATA" ] || "$$QKV_PYTHON" bench/folder.py --qkv $(BUILD)/qkv; }
 
-docs:  ## reference of the C++ headers, at build/docs/html/index.html
+docs:  ## the site, at build/docs/html/index.html: guides, references, executed notebooks (needs PyPI; builds `make wheel`)
 	@tools/setup.sh docs
 	@tools/docs.sh
 

@@ -1,18 +1,30 @@
 #!/bin/sh
-# Renders the reference of the headers that qkv/qkv.h includes, and docs/cpp.md, as pages in FOLDER/html. Needs doxygen
-# (tools/setup.sh docs). Fails if something public has no comment.
+# Makes the site, at build/docs/html/index.html: what `make docs` runs. The guides, the references of the Python package and
+# of the C++ headers, and the notebooks of docs/notebooks, which are executed with the package of the wheel (those that have
+# not changed since are taken from a cache). Warnings, errors of a notebook and links that lead nowhere are errors.
 #
-#   tools/docs.sh [FOLDER]            default: build/docs
+#   tools/docs.sh [--package FOLDER]     FOLDER holds the package qkv, in place of the wheel's
+#
+# Needs doxygen (tools/setup.sh docs) and the environment of tools/docs_env.sh.
 set -eu
-
-case ${1:-} in
-  /* | "") folder=${1:-build/docs} ;;
-  *) folder=$PWD/$1 ;;
-esac
 cd "$(dirname "$0")/.."
-mkdir -p "$folder"
-{
-  cat docs/Doxyfile
-  echo "OUTPUT_DIRECTORY = \"$folder\""
-  echo "INPUT = docs/cpp.md qkv/qkv.h $(sed -n 's/^#include "\(qkv.*\)"/\1/p' qkv/qkv.h | tr '\n' ' ')"
-} | doxygen -
+
+html=build/docs/html
+python=$(tools/docs_env.sh | tail -n 1)
+if [ "${1:-}" = --package ]; then
+  package=$2
+else
+  wheel=$(tools/wheel.sh --if-changed | tail -n 1)
+  package=build/docs/package
+  if [ "$wheel" -nt "$package" ]; then
+    rm -rf "$package" build/docs/executed
+    unzip -q "$wheel" -d "$package"
+  fi
+fi
+PYTHONPATH=$(realpath "$package")
+export PYTHONPATH
+
+tools/cpp_reference.sh "$html"
+"$python" -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/docs/doctrees -c docs . "$html"
+cp build/docs/jupyter_execute/docs/notebooks/*.ipynb "$html/docs/notebooks"
+"$python" tools/check_site.py "$html"

@@ -42,9 +42,10 @@ def attention(
     """softmax(mask(softcap(scale · q kᵀ) + bias)) v: scaled dot-product attention, without a copy of its inputs.
 
     q: [B, H, N_q, E]; k: [B, H_kv, N_k, E]; v: [B, H_kv, N_k, E_v], of float32, float64, float16 or bfloat16; or all three
-    [B, N, width] or [N, width]. Leading axes are broadcast. Returns [B, H, N_q, E_v] of the same type and library, and
-    with return_weights or return_lse a tuple with the weights [B, H, N_q, N_k] and log Σ exp of each row's scores
-    [B, H, N_q]. Half precision is computed in float32.
+    [B, N, width] or [N, width]. Leading axes are broadcast.
+
+    Returns [B, H, N_q, E_v] of the same type and library, and with return_weights or return_lse a tuple with the weights
+    [B, H, N_q, N_k] and log Σ exp of each row's scores [B, H, N_q]. Half precision is computed in float32.
 
     mask: bool, true where attention is allowed; or floats, which are added, as in PyTorch. bias: floats that are added to
         the scores. Both [B|1, H|1, N_q|1, N_k].
@@ -58,6 +59,12 @@ def attention(
     first_position: added to the positions of the queries.
 
     A row without visible keys is zeros. For tensors of PyTorch that need a gradient there is `qkv.torch`.
+
+    >>> x = numpy.ones((1, 1, 2, 4), numpy.float32)
+    >>> out, weights = qkv.attention(x, x, x, is_causal=True, return_weights=True)
+    >>> weights
+    array([[[[1. , 0. ],
+             [0.5, 0.5]]]], dtype=float32)
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
