@@ -1,8 +1,9 @@
 """qkv: attention models, run and taken apart, without PyTorch.
 
     >>> import qkv
-    >>> model = qkv.load("google/vit-base-patch16-224")
-    >>> model.classify("photo.jpg")
+    >>> model = qkv.load("digits")    # or a folder, a file, a name in the Hugging Face hub's cache
+    >>> model.classify("examples/digits/8-black.png", top=1)
+    <examples/digits/8-black.png: 8 91.0 %>
 
 Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch); nothing is fetched, and nothing is sent.
 """

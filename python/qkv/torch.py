@@ -1,7 +1,7 @@
 """qkv's attention in PyTorch: a function with a gradient, and a mode that puts it in place of PyTorch's own.
 
-    with qkv.torch.attention():
-        model(pixels)            # its calls of scaled_dot_product_attention are qkv's
+    >>> with qkv.torch.attention():
+    ...     features = model(pixels)    # its calls of scaled_dot_product_attention are qkv's
 
 The operators are torch.ops.qkv.attention and its gradient, with shapes for torch.compile. PyTorch's own function is as fast
 where its fused kernel applies (long sequences without a mask); qkv's gains with float masks, biases, sinks, soft caps, windows

@@ -1,7 +1,7 @@
 """qkv's attention in transformers: `qkv.transformers.register()`, then attn_implementation="qkv".
 
-    qkv.transformers.register()
-    model = AutoModel.from_pretrained(name, attn_implementation="qkv")
+    >>> qkv.transformers.register()
+    >>> model = AutoModel.from_pretrained(name, attn_implementation="qkv")
 """
 
 from __future__ import annotations
