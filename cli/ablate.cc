@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/train_keys.h"
 #include "cli/train_progress.h"
+#include "qkv/app/training/data_kind.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/ablation_report.h"
@@ -156,7 +157,8 @@ std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given,
     train::Dataset dataset = train::OpenDataset(path);
     lab::AblationData& data = all.emplace_back();
     data.given = path, data.name = NameOfData(path), data.summary = train::Summary(dataset);
-    ChoosePreset(dataset, /*speaks=*/true, shared);
+    app::ChoosePreset(
+        dataset, [](const std::string& note) { PrintMessage("qkv: {}\n", note); }, shared);
     data.images = train::ForTraining(std::move(dataset), train::Resolve(*shared).val_fraction, 0);
     data.fingerprint = train::Fingerprint(*data.images);
   }
@@ -167,7 +169,7 @@ std::vector<lab::AblationData> OpenImages(const std::vector<std::string>& given,
 std::vector<lab::AblationData> OpenSequences(const std::vector<std::string>& given, train::Settings* shared) {
   std::vector<lab::AblationData> all;
   for (const std::string& task_or_text : given) {
-    ChoosePreset(task_or_text, /*speaks=*/true, shared);
+    app::ChoosePreset(task_or_text, shared);
     const train::SequenceData sequences = train::SequencesForTraining(task_or_text, train::Resolve(*shared));
     lab::AblationData& data = all.emplace_back();
     data.given = task_or_text, data.name = NameOfData(task_or_text), data.summary = sequences.summary;
@@ -183,7 +185,7 @@ std::vector<lab::AblationData> OpenPairs(const std::vector<std::string>& given, 
   const int threads = NumThreads();
   if (!alone) SetNumThreads(1);
   for (const std::string& path : given) {
-    ChoosePreset(path, /*speaks=*/true, shared);
+    app::ChoosePreset(path, shared);
     lab::AblationData& data = all.emplace_back();
     data.pairs = train::PairsForTraining(path, train::Resolve(*shared));
     data.given = path, data.name = NameOfData(path), data.summary = data.pairs->summary;
@@ -193,33 +195,24 @@ std::vector<lab::AblationData> OpenPairs(const std::vector<std::string>& given, 
   return all;
 }
 
-enum class DataKind { kImages, kSequences, kPairs };
-
-DataKind KindOf(const std::string& data, const train::Settings& shared) {
-  const auto preset = shared.find("preset");
-  // A table of image paths without endings looks like pairs; a preset of images says what it is.
-  const bool images = preset != shared.end() && !train::IsForSequences(preset->second);
-  if (train::IsPairs(data) && !images) return DataKind::kPairs;
-  return train::IsSequenceData(data) ? DataKind::kSequences : DataKind::kImages;
-}
-
 std::vector<lab::AblationData> OpenData(const AblateOptions& options, train::Settings* shared) {
   const std::vector<std::string>& given = options.data;
-  const DataKind kind = KindOf(given[0], *shared);
+  using Kind = app::DataKind;
+  const Kind kind = app::KindOf(given[0], *shared);
   for (const std::string& other : given) {
-    const DataKind own = KindOf(other, *shared);
+    const Kind own = app::KindOf(other, *shared);
     if (own == kind) continue;
-    const auto words = [](DataKind of) {
-      return of == DataKind::kImages ? "images" : of == DataKind::kSequences ? "sequences" : "pairs of texts";
+    const auto words = [](Kind of) {
+      return of == Kind::kImages ? "images" : of == Kind::kSequences ? "sequences" : "pairs of texts";
     };
     // Sequences come first in the message if one of both is sequences.
-    const bool swap = kind == DataKind::kImages;
+    const bool swap = kind == Kind::kImages;
     Fail("ablate: {} is of {}, {} of {}: no training is alike for both", swap ? other : given[0],
          words(swap ? own : kind), swap ? given[0] : other, words(swap ? kind : own));
   }
-  std::vector<lab::AblationData> all = kind == DataKind::kPairs       ? OpenPairs(given, options.processes == 1, shared)
-                                       : kind == DataKind::kSequences ? OpenSequences(given, shared)
-                                                                      : OpenImages(given, shared);
+  std::vector<lab::AblationData> all = kind == Kind::kPairs       ? OpenPairs(given, options.processes == 1, shared)
+                                       : kind == Kind::kSequences ? OpenSequences(given, shared)
+                                                                  : OpenImages(given, shared);
   for (const lab::AblationData& data : all) {
     Require(std::ranges::count(all, data.name, &lab::AblationData::name) == 1, "ablate: two data sets are called '{}'",
             data.name);

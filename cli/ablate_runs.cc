@@ -14,9 +14,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "cli/output.h"
 #include "cli/train_progress.h"
+#include "qkv/app/training/run_pictures.h"
 #include "qkv/core/file.h"
 #include "qkv/core/parallel.h"
 #include "qkv/train/run/image_run.h"
@@ -34,14 +36,13 @@ bool TrainOne(const lab::PlannedRun& run, TrainProgress& progress, train::RunFol
   const fs::path file = run.folder / train::RunFolder::kConfig;
   if (fs::exists(file)) train::RequireSameRun(train::Resolve(train::ReadRunSettings(file)), run.config);
   const std::optional<train::TrainingData>& images = run.data->images;
-  const std::string& maps = run.config.maps;
-  if (images && !maps.empty() && maps != "0") {
-    progress.DrawMaps(ChooseMapImages(maps, *images, 0));  // the same images for all runs
-  }
   train::Observer observer = progress.Observer();
   observer.note = [&](const std::string& note) {
     if (said->insert(note).second) progress.Say(note);
   };
+  std::optional<app::MapImages> maps;
+  if (images) maps = app::MapImagesOf(run.config, *images, /*seed=*/0, observer.note);  // the same for all runs
+  observer = app::WithPictures(std::move(observer), run.folder, std::move(maps));
   const train::Outcome outcome =
       images ? train::Train(run.config, *images, folder, observer)
       : run.data->pairs
@@ -78,8 +79,7 @@ void TrainRuns(const RunQueue& queue) {
   for (size_t i = 0; i < queue.runs.size() && StopSignal() == 0; ++i) {
     const lab::PlannedRun& run = queue.runs[i];
     if (lab::HasEnded(run)) continue;
-    TrainProgress progress(run.folder, queue.quiet,
-                           fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), lab::RunName(run)));
+    TrainProgress progress(queue.quiet, fmt::format("run {} of {} ({})", i + 1, queue.runs.size(), lab::RunName(run)));
     try {
       fs::create_directories(run.folder.parent_path());
       train::RunFolder folder(run.folder, /*resume=*/true);

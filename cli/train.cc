@@ -6,21 +6,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <thread>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/train_keys.h"
-#include "cli/train_maps.h"
 #include "cli/train_progress.h"
+#include "qkv/app/training/training_run.h"
 #include "qkv/core/parallel.h"
-#include "qkv/report/text.h"
-#include "qkv/train/run/image_run.h"
-#include "qkv/train/run/initial_model.h"
 #include "qkv/train/run/log.h"
-#include "qkv/train/run/pair_model.h"
+#include "qkv/train/sequences/pairs.h"
+#include "qkv/train/sequences/sequences.h"
 
 namespace qkv::cli {
 namespace {
@@ -33,25 +31,6 @@ struct TrainOptions {
   std::chrono::steady_clock::time_point start;
   train::Settings settings;  // of the command line
 };
-
-// The configuration of a new run, or that of the run in `folder` with the changes that are allowed.
-template <typename Data>
-train::TrainConfig MakeConfig(const TrainOptions& options, const fs::path& folder, const Data& data, bool speaks) {
-  const train::Settings& named = options.settings;
-  Require(!named.contains("minutes") || !(named.contains("steps") || named.contains("epochs")),
-          "train: --minutes is instead of --{}; give one of them", named.contains("steps") ? "steps" : "epochs");
-  train::Settings given = CollectSettings(options.file, options.settings);
-  const fs::path file = folder / train::RunFolder::kConfig;
-  if (options.resume && fs::exists(file)) {
-    const train::Settings begun = train::ReadRunSettings(file);
-    const train::TrainConfig config = train::Resolve(train::MergeSettings(begun, given));
-    train::RequireSameRun(train::Resolve(begun), config);
-    return config;
-  }
-  if (options.resume && speaks) PrintMessage("qkv: there is no run {} yet: a new one begins\n", options.output);
-  ChoosePreset(data, speaks, &given);
-  return train::Resolve(given);
-}
 
 // Further commands for a model of this data.
 std::string UsageHints(const std::string& data, const std::string& run) {
@@ -89,107 +68,40 @@ void PrintOutcome(const train::Outcome& outcome, bool saved, const TrainOptions&
   PrintMessageRaw(UsageHints(options.data, run));
 }
 
-// The contents of a batch, in words.
-std::string BatchesOf(const train::TrainingData& data) {
-  return fmt::format("of {} images", report::WithCommas(data.train.size()));
-}
-std::string BatchesOf(const train::SequenceData& data) { return fmt::format("sequences of {} tokens", data.length); }
-std::string BatchesOf(const train::PairData& data) {
-  return fmt::format("tokens of {} pairs", report::WithCommas(data.train.size()));
-}
-
-// "vit-tiny, 5,717,416 parameters: 31,200 steps of 128 of 50,000 images"
-std::string StartLine(const train::TrainConfig& config, const train::StartReport& start, const std::string& batches) {
-  return fmt::format("{}, {} parameters: {} of {} {}{}", config.model.empty() ? config.preset : config.model,
-                     report::WithCommas(start.parameters),
-                     start.steps > 0 ? report::WithCommas(start.steps) + " steps"
-                                     : fmt::format("the steps that fit into {} minutes,", config.minutes),
-                     report::WithCommas(config.batch * config.accumulate), batches,
-                     start.step > 0 ? fmt::format(", {} taken before", report::WithCommas(start.step)) : "");
-}
-
-// A barrier: returns when all processes have called it.
-void Barrier(train::Communicator& processes) {
-  double nothing = 0;
-  processes.Sum({&nothing, 1});
-}
-
-// data: images, or sequences. maps: attention maps of images, or none.
-template <typename Data>
-int TrainOn(train::Communicator& processes, const TrainOptions& options, const train::TrainConfig& config,
-            const Data& data, const std::vector<std::string>& notes, std::optional<MapImages> maps) {
-  if (!processes.first()) Barrier(processes);  // rank 0 makes the folder
-  train::RunFolder folder =
-      processes.first() ? train::RunFolder(options.output, options.resume) : train::RunFolder::Reader(options.output);
-  if (processes.first()) Barrier(processes);
-  StopOnSignals(/*says=*/processes.first());
+int TrainBy(train::Communicator& processes, const TrainOptions& options) {
+  if (processes.threads() > 0) SetNumThreads(processes.threads());
+  app::RunRequest request{.data = options.data,
+                          .folder = options.output,
+                          .settings = CollectSettings(options.file, options.settings),
+                          .resume = options.resume};
   if (!processes.first()) {
+    app::TrainingRun run(std::move(request), {}, processes);
+    StopOnSignals(/*says=*/false);
     train::Observer observer;
     observer.start = options.start;
     observer.stop = [] { return StopSignal() != 0; };
-    train::Train(config, data, folder, observer, &processes);
+    run.Train(observer);
     return StopSignal() != 0 ? 128 + StopSignal() : 0;
   }
-  TrainProgress progress(folder.path(), options.quiet);
-  if (maps) progress.DrawMaps(*std::move(maps));
-  for (const std::string& note : notes) progress.Say(note);
-  if (!processes.alone()) {
-    const int threads = config.threads > 0 ? static_cast<int>(config.threads) : NumThreads();
-    progress.Say(fmt::format("{} processes of {} thread{} each", processes.size(), threads, threads == 1 ? "" : "s"));
-  }
+  TrainProgress progress(options.quiet);
   train::Observer observer = progress.Observer();
+  app::TrainingRun run(std::move(request), observer.note, processes);
+  StopOnSignals();
   observer.start = options.start;
   bool begun = false;
-  observer.begun = [&](const train::StartReport& start) {
-    progress.Say(StartLine(config, start, BatchesOf(data)));
-    train::Appender(folder.path() / "command").Append(CommandToRepeat());
+  observer.begun = [&](const train::StartReport&) {
+    train::Appender(run.folder().path() / "command").Append(CommandToRepeat());
     begun = true;
   };
   try {
-    const train::Outcome outcome = train::Train(config, data, folder, observer, &processes);
-    PrintOutcome(outcome, folder.HasCheckpoint(), options, config.valid, progress);
+    PrintOutcome(run.Train(observer), run.folder().HasCheckpoint(), options, run.config().valid, progress);
   } catch (const Error& error) {
     // If nothing was trained yet, resuming would fail in the same way.
-    if (!begun || !folder.HasCheckpoint()) throw;
+    if (!begun || !run.folder().HasCheckpoint()) throw;
     Fail("{}\nqkv: what was saved before is whole; to continue from there: qkv train {} -o {} --resume",
          EscapedText{error.what()}, Quoted(options.data), Quoted(options.output));
   }
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
-}
-
-// A table of image paths without endings looks like pairs, so a preset of images decides.
-bool AsksForImages(const TrainOptions& options) {
-  const train::Settings given = CollectSettings(options.file, options.settings);
-  const auto preset = given.find("preset");
-  return preset != given.end() && !train::IsForSequences(preset->second);
-}
-
-int TrainBy(train::Communicator& processes, const TrainOptions& options) {
-  if (processes.threads() > 0) SetNumThreads(processes.threads());
-  if (train::IsPairs(options.data) && !AsksForImages(options)) {
-    const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
-    const fs::path last = fs::path(options.output) / "last";
-    const bool resumes = options.resume && fs::exists(last / "config.json");
-    const train::PairData data = train::PairsForTraining(options.data, config, resumes ? last : fs::path());
-    if (processes.first()) PrintMessage("qkv: {}\n", data.summary);
-    return TrainOn(processes, options, config, data, {}, {});
-  }
-  if (train::IsSequenceData(options.data)) {
-    const train::TrainConfig config = MakeConfig(options, options.output, options.data, processes.first());
-    const train::SequenceData data = train::SequencesForTraining(options.data, config);
-    if (processes.first()) PrintMessage("qkv: {}\n", data.summary);
-    return TrainOn(processes, options, config, data, {}, {});
-  }
-  train::Dataset dataset = train::OpenDataset(options.data);
-  if (processes.first()) PrintMessage("qkv: {}\n", train::Summary(dataset));
-  const train::TrainConfig config = MakeConfig(options, options.output, dataset, processes.first());
-  const train::TrainingData data =
-      train::ForTraining(std::move(dataset), config.val_fraction, static_cast<uint64_t>(config.seed));
-  std::optional<MapImages> maps;
-  if (processes.first() && !config.maps.empty() && config.maps != "0") {
-    maps = ChooseMapImages(config.maps, data, static_cast<uint64_t>(config.seed));
-  }
-  return TrainOn(processes, options, config, data, data.notes, std::move(maps));
 }
 
 int Train(const TrainOptions& options) {

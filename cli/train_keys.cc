@@ -3,13 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
 
-#include "cli/output.h"
-#include "qkv/image/image.h"
-#include "qkv/train/sequences/pairs.h"
-#include "qkv/train/sequences/sequences.h"
+#include "qkv/core/error.h"
 
 namespace qkv::cli {
 namespace {
@@ -19,22 +14,6 @@ std::string TypeName(const train::Key& key) {
   if (!key.choices.empty()) return std::string(key.choices);
   constexpr const char* kNames[] = {"", "N", "X", "PATH", "HxW", "X,…"};  // in the order of Key::member's types
   return key.name == "model" ? "MODEL" : kNames[key.member.index()];
-}
-
-// The preset for the size of the first readable image.
-std::string_view PresetFor(const train::Split& images) {
-  if (images.files.empty()) {
-    const Shape& shape = images.pixels.shape();
-    return train::PresetFor(shape[1], shape[2], static_cast<int>(shape[3]));
-  }
-  for (const std::filesystem::path& file : images.files) {
-    try {
-      const image::Image image = image::DecodeFile(file);
-      return train::PresetFor(image.height(), image.width(), image.channels() <= 2 ? 1 : 3);
-    } catch (const Error&) {  // reported later, with all others
-    }
-  }
-  Fail("train: none of {} images can be read; the first is {}", images.files.size(), images.files[0].string());
 }
 
 // --NAME and --no-NAME
@@ -75,19 +54,6 @@ void AddTrainKeys(Command command, train::Settings* settings, std::span<const st
 
 train::Settings CollectSettings(const std::string& file, const train::Settings& command_line) {
   return train::MergeSettings(file.empty() ? train::Settings() : train::ReadSettings(file), command_line);
-}
-
-void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given) {
-  if (given->contains("preset") || given->contains("model")) return;
-  (*given)["preset"] = PresetFor(dataset.splits.at(0));
-  if (speaks) {
-    PrintMessage("qkv: preset {} for images of this size (--preset takes another)\n", (*given)["preset"]);
-  }
-}
-
-void ChoosePreset(const std::string& sequences, bool /*speaks*/, train::Settings* given) {
-  const bool task = train::ParseTask(sequences).has_value();
-  given->try_emplace("preset", task ? "seq-task" : train::IsPairs(sequences) ? "seq-pairs" : "seq-text");
 }
 
 }  // namespace qkv::cli

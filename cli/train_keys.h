@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "cli/arguments.h"
-#include "qkv/train/data/dataset.h"
 #include "qkv/train/run/config.h"
 
 namespace qkv::cli {
@@ -17,11 +16,5 @@ void AddTrainKeys(Command command, train::Settings* settings, std::span<const st
 
 /// The settings of the file, if there is one, overridden by those of the command line.
 train::Settings CollectSettings(const std::string& file, const train::Settings& command_line);
-
-/// If neither a preset nor a model is given, chooses the preset for the size of the first readable image. Says so on
-/// stderr if `speaks`.
-void ChoosePreset(const train::Dataset& dataset, bool speaks, train::Settings* given);
-/// If no preset is given, chooses that of tasks, of texts or of pairs, also if a model is trained further.
-void ChoosePreset(const std::string& sequences, bool speaks, train::Settings* given);
 
 }  // namespace qkv::cli

@@ -7,14 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <utility>
 
 #include "cli/output.h"
-#include "cli/train_curves.h"
-#include "qkv/core/file.h"
-#include "qkv/train/run/log.h"
 
 namespace qkv::cli {
 namespace {
@@ -97,10 +95,8 @@ std::string Duration(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
-TrainProgress::TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many)
-    : folder_(folder), shown_(!quiet && CanOverwriteLines()), of_many_(of_many.empty() ? of_many : of_many + "  ") {}
-
-void TrainProgress::DrawMaps(MapImages images) { maps_.emplace(folder_ / "maps", std::move(images)); }
+TrainProgress::TrainProgress(bool quiet, std::string of_many)
+    : shown_(!quiet && CanOverwriteLines()), of_many_(of_many.empty() ? of_many : of_many + "  ") {}
 
 train::Observer TrainProgress::Observer() {
   train::Observer observer;
@@ -109,7 +105,6 @@ train::Observer TrainProgress::Observer() {
     OverwriteLine(fmt::format("{}reading {}: {}/{} images", of_many_, what, done, total));
   };
   observer.step = [this](const train::StepReport& report) { Step(report); };
-  if (maps_) observer.evaluated = [this](const train::EvaluatedModel& model) { maps_->Draw(model); };
   observer.evaluation = [this](const train::EvaluationReport& report) { Evaluation(report); };
   observer.stop = [] { return stop_signal != 0; };
   return observer;
@@ -133,16 +128,14 @@ void TrainProgress::Step(const train::StepReport& r) {
 }
 
 void TrainProgress::Evaluation(const train::EvaluationReport& r) {
-  if (of_many_.empty()) {
-    Clear();
-    std::string more;
-    for (const auto& [name, value] : r.more) {
-      if (name == "bleu") more = fmt::format(", BLEU {:.2f}", value);
-    }
-    PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}{}\n", r.epoch,
-                 r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, more, r.best ? "  best" : "");
+  if (!of_many_.empty()) return;
+  Clear();
+  std::string more;
+  for (const auto& [name, value] : r.more) {
+    if (name == "bleu") more = fmt::format(", BLEU {:.2f}", value);
   }
-  WriteFile(folder_ / "curves.svg", DrawCurves(train::ReadLog(folder_ / "log.jsonl"), folder_.string()));
+  PrintMessage("epoch {:>3}  training: loss {:.4f}, {:.2f} %  validation: loss {:.4f}, {:.2f} %{}{}\n", r.epoch,
+               r.train_loss, 100 * r.train_accuracy, r.loss, 100 * r.top1, more, r.best ? "  best" : "");
 }
 
 void TrainProgress::OverwriteLine(const std::string& text) {

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <filesystem>
-#include <optional>
 #include <string>
 
-#include "cli/train_maps.h"
 #include "qkv/train/run/image_run.h"
 
 namespace qkv::cli {
@@ -30,16 +27,14 @@ std::string CommandToRepeat();
 /// "4 min 07 s"
 std::string Duration(double seconds);
 
-/// Prints on stderr: on a terminal one line that is overwritten, and a line for each evaluation. Draws the curves.
+/// Prints on stderr: on a terminal one line that is overwritten, and a line for each evaluation.
 class TrainProgress {
  public:
-  /// folder: of the run. quiet: no overwritten line. of_many: names this run among several; the line begins with it,
-  /// and evaluations print no lines.
-  TrainProgress(const std::filesystem::path& folder, bool quiet, std::string of_many = {});
+  /// quiet: no overwritten line. of_many: names this run among several; the line begins with it, and evaluations print
+  /// no lines.
+  explicit TrainProgress(bool quiet, std::string of_many = {});
   ~TrainProgress() { Clear(); }
 
-  /// Draws attention maps of these images in the run's folder after each evaluation. Call it before Observer.
-  void DrawMaps(MapImages images);
   /// An observer that reports to this object, which must outlive it.
   train::Observer Observer();
   void Say(const std::string& text);
@@ -52,10 +47,8 @@ class TrainProgress {
   void OverwriteLine(const std::string& text);
   void Clear();
 
-  const std::filesystem::path folder_;
   const bool shown_;
   const std::string of_many_;
-  std::optional<TrainMaps> maps_;
   Clock::time_point drawn_{};
   int64_t reports_ = 0;  // of steps
 };

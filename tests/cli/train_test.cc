@@ -251,7 +251,7 @@ TEST_F(Train, TakesTheStepsThatFitIntoItsMinutes) {
 
   const CommandOutput both = Qkv(arguments("--resume --minutes 1 --steps 5"));
   EXPECT_EQ(both.exit_code, 1);
-  EXPECT_TRUE(Contains(both.err, "--minutes is instead of --steps; give one of them")) << both.err;
+  EXPECT_TRUE(Contains(both.err, "minutes is instead of steps; give one of them")) << both.err;
 }
 
 TEST_F(Train, ContinuesFromACheckpoint) {

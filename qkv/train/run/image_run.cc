@@ -6,6 +6,7 @@
 
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
+#include "qkv/core/thread_count.h"
 #include "qkv/model/checkpoint/convert_tensors.h"
 #include "qkv/model/checkpoint/model_folder.h"
 #include "qkv/model/families/families.h"
@@ -279,7 +280,7 @@ std::optional<Score> ImageLearner::Evaluate(View<const float> weights, const std
 
 Outcome Train(const TrainConfig& config, const TrainingData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes) {
-  if (config.threads > 0) SetNumThreads(static_cast<int>(config.threads));
+  const ThreadCount threads(config.threads > 0 ? static_cast<int>(config.threads) : NumThreads());
   ImageLearner learner(config, data, folder, observer, processes);
   return RunLoop(config, learner, folder, observer, processes);
 }

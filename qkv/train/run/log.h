@@ -1,4 +1,4 @@
-// Training logs: JSON Lines, and event files for TensorBoard. Not here: curves (cli/train_curves.h).
+// Training logs: JSON Lines, and event files for TensorBoard. Not here: curves (qkv/app/training/curves.h).
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "qkv/core/parallel.h"
+#include "qkv/core/thread_count.h"
 #include "qkv/text/bleu.h"
 #include "qkv/train/network/pair_network.h"
 #include "qkv/train/run/image_run.h"
@@ -160,7 +161,7 @@ class PairLearner : public Learner {
 
 Outcome Train(const TrainConfig& config, const PairData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes) {
-  if (config.threads > 0) SetNumThreads(static_cast<int>(config.threads));
+  const ThreadCount threads(config.threads > 0 ? static_cast<int>(config.threads) : NumThreads());
   PairLearner learner(config, data, folder, observer, processes);
   return RunLoop(config, learner, folder, observer, processes);
 }

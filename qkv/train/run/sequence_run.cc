@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "qkv/core/parallel.h"
+#include "qkv/core/thread_count.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 #include "qkv/model/layout/bound_tensor.h"
 #include "qkv/model/layout/tensor_table.h"
@@ -116,7 +117,7 @@ class SequenceLearner : public Learner {
 
 Outcome Train(const TrainConfig& config, const SequenceData& data, RunFolder& folder, const Observer& observer,
               Communicator* processes) {
-  if (config.threads > 0) SetNumThreads(static_cast<int>(config.threads));
+  const ThreadCount threads(config.threads > 0 ? static_cast<int>(config.threads) : NumThreads());
   SequenceLearner learner(config, data, folder, observer, processes);
   return RunLoop(config, learner, folder, observer, processes);
 }

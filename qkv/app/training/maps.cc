@@ -1,4 +1,4 @@
-#include "cli/train_maps.h"
+#include "qkv/app/training/maps.h"
 
 #include <fmt/format.h>
 
@@ -6,14 +6,14 @@
 #include <charconv>
 #include <numeric>
 
-#include "cli/images.h"
 #include "qkv/app/attention/overlay.h"
+#include "qkv/app/images/image_list.h"
 #include "qkv/image/encode.h"
 #include "qkv/inspect/maps.h"
 #include "qkv/io/npy.h"
 #include "qkv/train/data/loader.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,15 +43,15 @@ train::Split Part(const train::Split& split, const std::vector<int64_t>& indices
 }
 
 // An image as the model sees it, which ignores rows and columns that make no whole patch.
-app::Backdrop MakeBackdrop(const model::VitConfig& c, const image::Image& image, int64_t side) {
+Backdrop MakeBackdrop(const model::VitConfig& c, const image::Image& image, int64_t side) {
   const image::Rect where = {0, 0, static_cast<double>(c.grid_height() * c.patch_height),
                              static_cast<double>(c.grid_width() * c.patch_width)};
-  return app::FitBackdrop(image, where, side);
+  return FitBackdrop(image, where, side);
 }
 
 }  // namespace
 
-MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed) {
+MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed, const Note& note) {
   MapImages chosen;
   int64_t count = 0;
   const char* const end = what.data() + what.size();
@@ -66,7 +66,7 @@ MapImages ChooseMapImages(const std::string& what, const train::TrainingData& da
     chosen.images = Part(data.validation, indices);
     for (const int64_t label : chosen.images.labels) chosen.names.push_back(data.classes[static_cast<size_t>(label)]);
   } else {
-    const ImageList list = CollectImages({what});
+    const ImageList list = CollectImages({what}, note);
     Require(std::ssize(list.files) <= kMostImages, "train: maps: {} holds {} images, expected {} at the most", what,
             list.files.size(), kMostImages);
     chosen.images = {.name = "maps", .labels = std::vector<int64_t>(list.files.size()), .files = list.files};
@@ -124,11 +124,11 @@ void TrainMaps::Draw(const train::EvaluatedModel& model) {
     image::Apply(normalise, image, decoding, pixels.view()[0]);
     const Tensor<float> weights = inspect::AttentionMaps<float>(
         model.vit, pixels, {.blocks = blocks, .fusion = inspect::Fusion::kMean, .query = query}, workspace);
-    const app::Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
+    const Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
     for (const int64_t block : blocks) {
       std::copy_n(weights.view().at(block, 0, 0, prefix), grid.patches(), maps.view().at(i, block));
-      pictures.push_back(app::Overlay(backdrop, maps.view()[i][block]));
+      pictures.push_back(Overlay(backdrop, maps.view()[i][block]));
     }
   }
   io::WriteNpy<float>(MapFile(model.epoch, "npy"), maps);
@@ -163,12 +163,12 @@ void TrainMaps::DrawEpochs(const model::VitConfig& c, int64_t last) const {
   std::vector<image::Image> pictures;
   for (int64_t i = 0; i < store_->size(); ++i) {
     store_->Get(i, decoding, image);
-    const app::Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
+    const Backdrop backdrop = MakeBackdrop(c, image, CellSide(std::ssize(columns)));
     pictures.push_back({backdrop.photo.pixels.Clone()});
-    for (const Tensor<float>& map : maps) pictures.push_back(app::Overlay(backdrop, map.view()[i][c.depth - 1]));
+    for (const Tensor<float>& map : maps) pictures.push_back(Overlay(backdrop, map.view()[i][c.depth - 1]));
   }
   const std::string title = fmt::format("attention of block {} over the epochs", c.depth - 1);
   image::WritePng(folder_ / "epochs.png", image::ContactSheet(pictures, names_, columns, title));
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

@@ -6,9 +6,9 @@
 
 #include "qkv/io/json.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 /// SVG of the lines of log.jsonl (qkv/train/run/log.h).
 std::string DrawCurves(std::span<const io::Json> log, const std::string& title);
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

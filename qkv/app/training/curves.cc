@@ -1,4 +1,4 @@
-#include "cli/train_curves.h"
+#include "qkv/app/training/curves.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "qkv/report/plot.h"
 #include "qkv/report/svg.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 namespace {
 
 using report::Axis;
@@ -73,4 +73,4 @@ std::string DrawCurves(std::span<const io::Json> log, const std::string& title) 
   return svg.Finish(kWidth, top);
 }
 
-}  // namespace qkv::cli
+}  // namespace qkv::app

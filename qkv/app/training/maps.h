@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "qkv/app/open/note.h"
 #include "qkv/train/data/dataset.h"
 #include "qkv/train/data/image_store.h"
 #include "qkv/train/run/image_run.h"
 
-namespace qkv::cli {
+namespace qkv::app {
 
 struct MapImages {
   train::Split images;
@@ -23,8 +24,8 @@ struct MapImages {
 };
 
 /// The images that `what` names: a number of validation images, drawn by the seed, or an image or a folder of images.
-/// Throws Error if there are none, or too many for a picture.
-MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed);
+/// note: as CollectImages. Throws Error if there are none, or too many for a picture.
+MapImages ChooseMapImages(const std::string& what, const train::TrainingData& data, uint64_t seed, const Note& note);
 
 class TrainMaps {
  public:
@@ -48,4 +49,4 @@ class TrainMaps {
   std::vector<std::string> names_;          // of the readable images
 };
 
-}  // namespace qkv::cli
+}  // namespace qkv::app
