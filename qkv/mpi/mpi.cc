@@ -35,8 +35,14 @@ int FairThreads() {
 class Mpi final : public train::Communicator {
  public:
   Mpi() {
-    int provided = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+    int provided = 0, begun = 0;
+    MPI_Initialized(&begun);  // by another library of the process, such as mpi4py
+    if (begun) {
+      MPI_Query_thread(&provided);
+    } else {
+      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+    }
+    ends_ = !begun;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     Require(provided >= MPI_THREAD_SERIALIZED, "mpi: this MPI can be called from one thread only");
@@ -51,7 +57,7 @@ class Mpi final : public train::Communicator {
     }
     changed_.notify_all();
     progress_.join();
-    MPI_Finalize();
+    if (ends_) MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
@@ -135,6 +141,7 @@ class Mpi final : public train::Communicator {
   }
 
   int rank_ = 0, size_ = 1, threads_ = 0;
+  bool ends_ = true;  // MPI, with itself
   std::mutex mutex_;  // around all calls of MPI
   std::condition_variable changed_;
   std::vector<MPI_Request> begun_;
