@@ -18,6 +18,7 @@ from ._notes import ModelWarning
 from ._pipeline import pipeline
 from ._run import Run
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
+from ._training import Evaluation, Setting, Step, TrainingRun, train, training_settings
 
 Error.__module__ = "qkv"
 
@@ -37,6 +38,7 @@ __all__ = [
     "Classification",
     "Detections",
     "Error",
+    "Evaluation",
     "ImageAttention",
     "Model",
     "ModelWarning",
@@ -45,8 +47,11 @@ __all__ = [
     "Run",
     "Segment",
     "Segmentation",
+    "Setting",
+    "Step",
     "Text",
     "TextAttention",
+    "TrainingRun",
     "attention",
     "attention_backward",
     "find_images",
@@ -56,4 +61,6 @@ __all__ = [
     "pipeline",
     "set_memory_limit",
     "set_num_threads",
+    "train",
+    "training_settings",
 ]

@@ -13,7 +13,7 @@ namespace qkv::python {
 namespace {
 
 // How often the calling thread asks Python for signals: Ctrl-C ends a call within 100 ms.
-constexpr std::chrono::milliseconds kAskEvery{15};
+constexpr std::chrono::milliseconds kLookEvery{15};
 
 // Signals reach Python's handlers on the main thread alone; others would ask for the interpreter's lock for nothing.
 bool MayReceiveSignals() {
@@ -30,6 +30,9 @@ CallQueue& Queue() {
 }
 
 }  // namespace
+
+Call::Call(int threads, OnException on_exception)
+    : threads_(threads), cancels_(on_exception == OnException::kStop ? 2 : 1), gets_signals_(MayReceiveSignals()) {}
 
 Call::~Call() {
   try {
@@ -55,14 +58,17 @@ app::Note Call::note() {
 
 std::function<void(int64_t)> Call::Progress(nb::handle progress) {
   if (progress.is_none()) return {};
-  return [this, progress](int64_t count) {
-    const WithLock lock;
-    try {
-      progress(count);
-    } catch (nb::python_error& error) {
-      Keep(error);
-    }
-  };
+  return [this, progress](int64_t count) { InPython([&] { progress(count); }); };
+}
+
+void Call::InPython(const std::function<void()>& use) {
+  if (exceptions_ > 0) return;
+  const WithLock lock;
+  try {
+    use();
+  } catch (nb::python_error& error) {
+    Keep(error);
+  }
 }
 
 void Call::Fail(nb::python_error& error) {
@@ -72,9 +78,7 @@ void Call::Fail(nb::python_error& error) {
 
 void Call::RunQueued(const std::function<void()>& work) {
   const WithoutLock release;
-  const bool may_receive = MayReceiveSignals();
-  const CancelScope scope([this, may_receive] { return asked_ || IsLeaving() || (may_receive && IsAsked()); },
-                          CancelChecks::kInTasks);
+  const CancelScope scope([this] { return IsCancelled(); }, CancelChecks::kInTasks);
   Queue().Run([&] {
     // As it is now, for all of the call: others may change it while it gives way.
     const ThreadCount threads(threads_ > 0 ? threads_ : NumThreads());
@@ -82,26 +86,35 @@ void Call::RunQueued(const std::function<void()>& work) {
   });
 }
 
-bool Call::IsAsked() {
-  if (std::this_thread::get_id() != caller_) return false;
+bool Call::stopped() {
+  LookForSignals();
+  return exceptions_ > 0 || IsLeaving();
+}
+
+bool Call::IsCancelled() {
+  LookForSignals();
+  return exceptions_ >= cancels_ || IsLeaving();
+}
+
+void Call::LookForSignals() {
+  if (!gets_signals_ || IsLeaving() || std::this_thread::get_id() != caller_) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now - asked_at_ < kAskEvery) return false;
-  asked_at_ = now;
+  if (now - looked_at_ < kLookEvery) return;
+  looked_at_ = now;
   const WithLock lock;
-  if (PyErr_CheckSignals() == 0) return false;
+  if (PyErr_CheckSignals() == 0) return;
   nb::python_error error;  // takes what the handler raised
   Keep(error);
-  return true;
 }
 
 void Call::Keep(nb::python_error& error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_.emplace(std::move(error));
-  asked_ = true;
+  ++exceptions_;
 }
 
-void Call::RaiseIfAsked() {
-  if (!asked_) return;
+void Call::RaiseIfAny() {
+  if (exceptions_ == 0) return;
   const std::lock_guard lock(mutex_);
   nb::python_error error = std::move(*error_);
   throw error;

@@ -20,6 +20,7 @@
 #include "python/src/interpreter_lock.h"
 #include "python/src/model.h"
 #include "python/src/objects.h"
+#include "python/src/training.h"
 #include "qkv/app/images/image_list.h"
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/parse.h"
@@ -137,6 +138,7 @@ NB_MODULE(_core, module) {
   BindTexts(model);
   BindAttention(model, module);
   BindAttentionFunctions(module);
+  BindTraining(module);
 
   module.def("load", &Load, "path"_a, "dtype"_a, "threads"_a, "cache"_a, "size"_a.none(), "pool"_a, "labels"_a,
              "hints"_a, "strict"_a);

@@ -1,0 +1,323 @@
+"""Training: runs, and what they leave behind."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import functools
+import html
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+from . import _core, _notes, _progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy
+
+    from ._model import Model
+
+    Labelled = tuple[Union[numpy.ndarray, Sequence[Union[str, os.PathLike[str]]]], Sequence[Any]]
+
+
+class Setting(NamedTuple):
+    """A setting of training. type: "bool", "int", "float", "str", "size" (28 or (28, 32)), "floats"."""
+
+    group: str
+    type: str
+    default: str
+    meaning: str
+    choices: tuple[str, ...]
+
+
+class Step(NamedTuple):
+    """A step of training; loss and accuracy (0 to 1) are of its batch. steps: in all; 0: not yet known."""
+
+    step: int
+    steps: int
+    epoch: int
+    loss: float
+    accuracy: float
+    learning_rate: float
+    rows_per_second: float
+    seconds_left: float
+    unit: str
+
+
+class Evaluation(NamedTuple):
+    """An evaluation on the validation data; train_loss and train_accuracy are of the steps since the one before."""
+
+    step: int
+    epoch: int
+    train_loss: float
+    train_accuracy: float
+    loss: float
+    accuracy: float
+    best: bool
+    more: dict[str, float]
+
+
+@functools.cache
+def training_settings() -> dict[str, Setting]:
+    """What `train` and `ablate` take as settings, by name; the defaults are those without a preset."""
+    return {
+        name.replace("-", "_"): Setting(group, kind, default, meaning, tuple(choices))
+        for name, group, kind, default, meaning, choices in _core.training_keys()
+    }
+
+
+def train(
+    data: str | os.PathLike[str] | Labelled,
+    *,
+    out: str | os.PathLike[str],
+    model: str | os.PathLike[str] | Model | None = None,
+    validation: Labelled | None = None,
+    resume: bool = False,
+    on_step: Callable[[Step], object] | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> TrainingRun:
+    """Trains a model, as `qkv train` does, in the folder `out`, which `qkv.load` opens from the first evaluation on.
+
+    data: a folder of images by class (train/CLASS/… and val/…, or CLASS/…), CIFAR-10 or -100, MNIST, a CSV file; a text
+        file; pairs of texts (a .tsv); "task:reverse" and other tasks; or (images, labels), where images are paths or a
+        uint8 array [images, height, width] or [images, height, width, channels], with `validation` alike.
+    model: a checkpoint to start from, with a new head for the data's classes; without one new weights are trained.
+    resume: goes on with the run in `out`, to the bit as if it had not been stopped; without one there, begins it.
+    on_step, on_evaluation: are called with each. An exception of theirs stops the run as Ctrl-C does.
+    settings: such as epochs=5, lr=1e-4, preset="vit-cifar", attention="shared": `training_settings()` has all of them.
+
+    Ctrl-C ends the step, saves, and raises KeyboardInterrupt; resume=True goes on from there. A second one ends at
+    once, with what was saved before. A script under `mpirun -n N` trains one model by N processes, which all call this.
+
+    Raises Error for data, settings or a folder that cannot be used, before anything is written.
+    """
+    given = _texts_of("train", settings)
+    if model is not None:
+        given["model"] = os.fspath(getattr(model, "path", model))
+    folder = os.fspath(out)
+    with _ending_together(folder), _Listener(on_step, on_evaluation, progress) as listener:
+        finished = _core.train(_data(data, validation), folder, given, bool(resume), listener)
+        if not finished:  # the exception was another process's
+            raise KeyboardInterrupt
+    return TrainingRun(folder)
+
+
+class TrainingRun:
+    """The folder of a run: what it was, how it went, and its model. A run of `qkv train` is opened by its path too."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self.settings: dict[str, str] = {
+            name.replace("-", "_"): value for name, value in _core.run_settings(self._path).items()
+        }
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._path
+
+    @property
+    def history(self) -> dict[str, numpy.ndarray]:
+        """What was logged of training, by name, [lines] each: step, epoch, loss, accuracy, learning_rate, …"""
+        return self._logged("train")
+
+    @property
+    def evaluations(self) -> dict[str, numpy.ndarray]:
+        """The same of the evaluations on the validation data: step, epoch, loss, accuracy, train_loss, …"""
+        return self._logged("evaluation")
+
+    @property
+    def best(self) -> dict[str, float] | None:
+        """The evaluation whose model `model()` gives, by the names of `evaluations`; None before the first."""
+        columns = self.evaluations
+        if not columns:
+            return None
+        rows = [{name: column[i].item() for name, column in columns.items()} for i in range(len(columns["step"]))]
+        # A text and pairs are judged by their loss, which alone tells there; the first of equals is kept.
+        by_loss = self.settings.get("preset", "") in ("seq-text", "seq-pairs")
+        return min(rows, key=lambda row: (0 if by_loss else -row["accuracy"], _finite(row["loss"])))
+
+    def model(self, *, last: bool = False, **options: Any) -> Model:
+        """The best model so far, or the last, with options of `qkv.load`."""
+        from ._model import load
+
+        return load(os.path.join(self._path, "last") if last else self._path, **options)
+
+    @property
+    def curves(self) -> str:
+        """Loss, accuracy and learning rate over the steps, as SVG."""
+        return _core.run_curves(self._path)
+
+    def _logged(self, event: str) -> dict[str, numpy.ndarray]:
+        import numpy
+
+        lines = [line for line in _core.run_log(self._path) if line["event"] == event]
+        names = dict.fromkeys(name for line in lines for name in line if name != "event")
+        columns = {name: [line.get(name) for line in lines] for name in names}
+        return {
+            "accuracy" if name == "top1" else name: numpy.array(
+                column if name in ("step", "epoch") else [numpy.nan if value is None else value for value in column]
+            )
+            for name, column in columns.items()
+        }
+
+    def __repr__(self) -> str:
+        best = self.best
+        if best is None:
+            return f"<qkv.TrainingRun {self._path}: no evaluation yet>"
+        return (
+            f"<qkv.TrainingRun {self._path}: {100 * best['accuracy']:.2f} % of the validation data right, "
+            f"loss {best['loss']:.4f} (epoch {best['epoch']})>"
+        )
+
+    def _repr_html_(self) -> str:
+        picture = base64.b64encode(self.curves.encode()).decode()
+        words = html.escape(repr(self)[1:-1])
+        return f'<p>{words}</p><img alt="{words}" src="data:image/svg+xml;base64,{picture}" style="max-width: 100%">'
+
+
+class _Listener:
+    """What the engine tells of a run goes to callbacks, to a progress bar, and in words to the logger "qkv"."""
+
+    def __init__(
+        self,
+        on_step: Callable[[Step], object] | None,
+        on_evaluation: Callable[[Evaluation], object] | None,
+        progress: bool | None,
+    ) -> None:
+        self._on_step, self._on_evaluation = on_step, on_evaluation
+        self._bar = _progress.Steps(progress)
+
+    def __enter__(self) -> _Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def __call__(self, event: str, values: Any) -> None:
+        if event == "note":
+            _notes.tell(values)
+        elif event == "step":
+            step = Step(**values)
+            words = {"epoch": step.epoch, "loss": f"{step.loss:.4f}", "accuracy": f"{100 * step.accuracy:.1f} %"}
+            self._bar.show(step.step, step.steps, words)
+            if self._on_step:
+                self._on_step(step)
+        elif event == "evaluation":
+            one = Evaluation(**{name: _number(value) for name, value in values.items()})
+            _notes.tell(
+                f"epoch {one.epoch}: training: loss {one.train_loss:.4f}, {100 * one.train_accuracy:.2f} %; "
+                f"validation: loss {one.loss:.4f}, {100 * one.accuracy:.2f} %{', best' if one.best else ''}"
+            )
+            if self._on_evaluation:
+                self._on_evaluation(one)
+
+
+@contextmanager
+def _ending_together(folder: str) -> Iterator[None]:
+    """Says how to go on. If one of several processes cannot, all end."""
+    before = _checkpoint(folder)
+    processes = _core.training_processes()
+    try:
+        yield
+    except BaseException as error:
+        if _checkpoint(folder) != before:
+            error.add_note(f"qkv: what was trained is saved in {folder}; resume=True goes on from there")
+        if isinstance(error, Exception) and processes > 1:
+            import traceback
+
+            print(f"qkv: process {_core.training_rank() + 1} of {processes}:", file=sys.stderr)
+            traceback.print_exc()
+            sys.stderr.flush()
+            _core.abort_processes(1)
+        raise
+
+
+def _checkpoint(folder: str) -> str:
+    """Changes with each save."""
+    try:
+        return os.readlink(os.path.join(folder, "checkpoint"))
+    except OSError:
+        return ""
+
+
+def _texts_of(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings as the configuration has them."""
+    known = training_settings()
+    texts = {}
+    for name, value in settings.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise TypeError(
+                f"{function}: unknown setting {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else "; qkv.training_settings() has all of them")
+            )
+        if value is not None:
+            texts[name.replace("_", "-")] = _text_of(known[name].type, value)
+    return texts
+
+
+def _text_of(kind: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if kind in ("size", "floats") and isinstance(value, Iterable) and not isinstance(value, str):
+        return ("x" if kind == "size" else ",").join(_text_of("", one) for one in value)
+    if kind == "int" and isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if hasattr(value, "item"):  # a number of NumPy
+        value = value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _data(data: Any, validation: Labelled | None) -> Any:
+    """A path as text, or (classes, [(name, labels, paths or pixels)])."""
+    if isinstance(data, (str, os.PathLike)):
+        if validation is not None:
+            raise TypeError("train: validation is for (images, labels); a folder has its own, val/")
+        return os.fspath(data)
+    splits = [("train", *_labelled("data", data))]
+    if validation is not None:
+        splits.append(("val", *_labelled("validation", validation)))
+    whole = all(isinstance(label, int) for _, labels, _ in splits for label in labels)
+    classes = sorted({label for _, labels, _ in splits for label in labels}, key=None if whole else str)
+    index = {label: i for i, label in enumerate(classes)}
+    numbered = [(name, [index[label] for label in labels], images) for name, labels, images in splits]
+    return [str(label) for label in classes], numbered
+
+
+def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
+    """(labels, paths or pixels [images, height, width, channels])."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise TypeError(f"train: {name}: expected a path or (images, labels), got a {type(data).__name__}")
+    images, labels = data
+    labels = [label.item() if hasattr(label, "item") else label for label in labels]
+    if len(images) != len(labels):
+        raise _core.Error(f"train: {name}: {len(images)} images and {len(labels)} labels")
+    if all(isinstance(image, (str, os.PathLike)) for image in images):
+        return labels, [os.fspath(image) for image in images]
+    import numpy
+
+    pixels = numpy.asarray(images)
+    if pixels.ndim == 3:
+        pixels = pixels[..., None]
+    if pixels.dtype != numpy.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3) or 0 in pixels.shape:
+        raise TypeError(
+            f"train: {name}: an array {list(pixels.shape)} of {pixels.dtype}, expected paths, or uint8 "
+            "[images, height, width] or [images, height, width, 1 or 3 channels]"
+        )
+    return labels, numpy.ascontiguousarray(pixels)
+
+
+def _number(value: Any) -> Any:
+    """JSON has null for what is not finite."""
+    return float("nan") if value is None else value
+
+
+def _finite(loss: float) -> float:
+    return loss if loss == loss else float("inf")

@@ -1,0 +1,278 @@
+"""qkv.train: what it learns and leaves, its settings, how it stops and goes on."""
+
+import hashlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import environment
+
+import qkv
+
+SAME = dict(threads=1, tensorboard=False)
+SMALL = dict(SAME, preset="vit-digits", image_size=8, patch_size=4, width=16, depth=2, heads=2, pad=1, batch=12, lr=1e-2)
+TASK = dict(SAME, steps=120, batch=16, eval_steps=40, log_steps=10)
+
+
+def draw(count, seed):
+    """Images that are bright on one side, and which."""
+    rng = np.random.default_rng(seed)
+    right = rng.integers(0, 2, count)
+    images = rng.integers(0, 60, (count, 8, 8)).astype(np.uint8)
+    for image, side in zip(images, right):
+        image[:, 4 * side : 4 * side + 4] += 180
+    return images, np.array(["left", "right"])[right]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("train") / "run"
+    return qkv.train(draw(48, 0), validation=draw(24, 1), out=out, epochs=10, log_steps=2, **SMALL)
+
+
+def weights(run):
+    return hashlib.sha256((Path(run.path) / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_it_learns_and_leaves_a_model(run):
+    assert run.best["accuracy"] > 0.9 and f"{100 * run.best['accuracy']:.2f} %" in repr(run)
+    images, sides = draw(20, 2)
+    answers = run.model().classify(list(images), top=1)
+    assert np.mean([answer[0].label == side for answer, side in zip(answers, sides)]) > 0.9
+    assert run.model(last=True).labels == ["left", "right"]
+
+
+def test_its_history_is_of_arrays(run):
+    assert list(run.history["step"]) == list(range(2, 41, 2))
+    assert run.history["loss"].shape == run.history["learning_rate"].shape == (20,)
+    assert list(run.evaluations["epoch"]) == list(range(1, 11))
+    assert run.evaluations["accuracy"].max() == run.best["accuracy"]
+    assert run.settings["image_size"] == "8" and run.settings["lr"] == "0.01"
+
+
+def test_it_shows_itself(run):
+    assert run.curves.startswith("<svg") and "validation" in run.curves
+    page = run._repr_html_()
+    assert page.count("<img") == 1 and "data:image/svg+xml;base64," in page
+
+
+def test_a_folder_of_a_run_is_opened(run):
+    again = qkv.TrainingRun(run.path)
+    assert again.best == run.best and repr(again) == repr(run)
+    with pytest.raises(qkv.Error, match="config.yaml"):
+        qkv.TrainingRun(os.path.dirname(run.path))
+
+
+def test_files_folders_and_arrays_give_the_same_weights(run, tmp_path):
+    for split, (images, sides) in {"train": draw(48, 0), "val": draw(24, 1)}.items():
+        for i, (image, side) in enumerate(zip(images, sides)):
+            (tmp_path / split / side).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(tmp_path / split / side / f"{i:03}.png")
+    files = {split: sorted((tmp_path / split).glob("*/*.png")) for split in ("train", "val")}
+    labelled = {split: (paths, [path.parent.name for path in paths]) for split, paths in files.items()}
+    options = dict(SMALL, epochs=2)
+    of_folder = qkv.train(tmp_path, out=tmp_path / "of_folder", **options)
+    of_files = qkv.train(labelled["train"], validation=labelled["val"], out=tmp_path / "of_files", **options)
+    arrays = {
+        split: (np.stack([np.asarray(Image.open(path)) for path in paths]), sides)
+        for split, (paths, sides) in labelled.items()
+    }
+    of_arrays = qkv.train(arrays["train"], validation=arrays["val"], out=tmp_path / "of_arrays", **options)
+    assert weights(of_folder) == weights(of_files) == weights(of_arrays)
+
+
+def test_it_continues_from_a_model(tmp_path):
+    images, sides = draw(24, 3)
+    wide = np.kron(images, np.ones((1, 4, 4), dtype=np.uint8))[:, 2:30, 2:30]
+    run = qkv.train((wide, sides), model="digits-shared", out=tmp_path / "run", epochs=1, batch=8, threads=1)
+    assert run.settings["preset"] == "fine-tune" and run.model().info["attention"] == "shared"
+
+
+def test_it_is_the_program(tmp_path):
+    run = qkv.train("task:copy", out=tmp_path / "python", **TASK)
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in TASK.items() if name != "tensorboard"]
+    done = subprocess.run(
+        [sys.executable, "-m", "qkv", "train", "task:copy", "-o", tmp_path / "program", *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert weights(run) == weights(qkv.TrainingRun(tmp_path / "program"))
+
+
+def test_texts_and_pairs_are_learned(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
+    options = dict(steps=20, width=16, depth=1, heads=2, batch=8, threads=1)
+    run = qkv.train(tmp_path / "text.txt", out=tmp_path / "text", **options)
+    assert run.model().abilities == ["inspect_heads"] and run.best["perplexity"] < 256
+    (tmp_path / "pairs.tsv").write_text("".join(f"eins {i} zwei\tone {i} two\n" for i in range(60)))
+    run = qkv.train(tmp_path / "pairs.tsv", out=tmp_path / "pairs", vocabulary=300, **dict(options, batch=256))
+    assert isinstance(run.model().translate("eins 3 zwei"), str)
+
+
+def test_steps_and_evaluations_are_told(tmp_path, caplog):
+    steps, evaluations = [], []
+    with caplog.at_level(logging.INFO, logger="qkv"):
+        out = tmp_path / "run"
+        run = qkv.train("task:copy", out=out, on_step=steps.append, on_evaluation=evaluations.append, **TASK)
+    assert [step.step for step in steps] == list(range(1, 121)) and {step.steps for step in steps} == {120}
+    assert [one.accuracy for one in evaluations] == list(run.evaluations["accuracy"])
+    assert any("120 steps of 16" in line for line in caplog.messages)
+
+
+def test_an_exception_of_a_callback_stops_it_and_it_goes_on_to_the_same_bits(tmp_path):
+    whole = qkv.train("task:copy", out=tmp_path / "whole", **TASK)
+
+    def stop(step):
+        if step.step == 50:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError) as caught:
+        qkv.train("task:copy", out=tmp_path / "halves", on_step=stop, **TASK)
+    assert "resume=True" in caught.value.__notes__[0]
+    steps = []
+    halves = qkv.train("task:copy", out=tmp_path / "halves", resume=True, on_step=steps.append, **TASK)
+    assert steps[0].step == 51 and weights(halves) == weights(whole)
+
+
+CHILD = """
+import logging
+import signal
+import sys
+import numpy as np
+import qkv
+
+def begin(what):
+    print("begin", flush=True)
+
+try:
+    {train}
+except KeyboardInterrupt as error:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("ended", *getattr(error, "__notes__", []), flush=True)
+assert qkv.load("digits").classify(np.zeros((28, 28), np.uint8))
+print("works", flush=True)
+"""
+
+
+def interrupted(train, out, signals):
+    """What a process prints that gets so many SIGINT, 0.3 s apart, and the seconds from the last one to its end."""
+    code = CHILD.format(train=train)
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    try:
+        assert child.stdout.readline() == "begin\n", child.communicate()[1]
+        for _ in range(signals):
+            time.sleep(0.3)
+            sent = time.monotonic()
+            child.send_signal(signal.SIGINT)
+        printed, err = child.communicate(timeout=100)
+    finally:
+        child.kill()
+    assert child.returncode == 0 and printed.endswith("works\n"), printed + err
+    return printed, time.monotonic() - sent
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
+    train = """first = lambda step: step.step == 1 and begin(step)
+    qkv.train("task:copy", out=sys.argv[1], on_step=first, steps=1_000_000, threads=1)"""
+    printed, _ = interrupted(train, tmp_path / "run", 1)
+    assert "ended" in printed and "resume=True" in printed
+    steps = []
+
+    def stop(step):
+        steps.append(step.step)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        qkv.train("task:copy", out=tmp_path / "run", on_step=stop, resume=True, steps=1_000_000, threads=1)
+    assert steps[0] > 2
+
+
+def test_a_second_ctrl_c_ends_a_long_step(tmp_path):
+    data = "(np.zeros((64, 224, 224, 3), np.uint8), [0, 1] * 32)"
+    # The engine says what it is to train when the first step begins.
+    train = f"""logging.getLogger("qkv").addFilter(lambda line: "parameters:" in line.getMessage() and begin(line))
+    logging.getLogger("qkv").setLevel(logging.INFO)
+    qkv.train({data}, out=sys.argv[1], preset="vit-small", batch=32, accumulate=1000)"""
+    printed, seconds = interrupted(train, tmp_path / "run", 2)
+    assert "ended" in printed and "resume=True" not in printed and seconds < 10
+
+
+def test_other_threads_have_their_turns(tmp_path, digits):
+    begun, done = threading.Event(), threading.Event()
+
+    def step(_):
+        begun.set()
+        if done.is_set():
+            raise StopIteration
+
+    def train():
+        with pytest.raises(StopIteration):
+            qkv.train("task:copy", out=tmp_path / "run", on_step=step, **dict(TASK, steps=1_000_000))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    begun.wait()
+    for _ in range(10):
+        digits.classify(np.zeros((28, 28), np.uint8))
+    assert thread.is_alive()
+    done.set()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "error, text, arguments",
+    [
+        (TypeError, "unknown setting 'epoch'; did you mean 'epochs'", dict(epoch=3)),
+        (TypeError, "training_settings", dict(zzzzzz=3)),
+        (qkv.Error, "epochs: expected a whole number", dict(epochs="many")),
+        (qkv.Error, "attention: expected one of separate, shared", dict(attention="none")),
+        (qkv.Error, "minutes is instead of epochs", dict(epochs=1, minutes=2)),
+        (qkv.Error, "heads", dict(width=16, heads=3)),
+    ],
+)
+def test_wrong_settings_are_named(error, text, arguments, tmp_path):
+    with pytest.raises(error, match=text):
+        qkv.train(draw(12, 0), out=tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "error, text, data",
+    [
+        (qkv.Error, "no /nowhere", "/nowhere"),
+        (qkv.Error, "3 images and 1 labels", (draw(3, 0)[0], ["left"])),
+        (TypeError, r"uint8 \[images, height, width\]", (np.zeros((3, 8, 8)), [0, 1, 1])),
+        (TypeError, "expected a path or", np.zeros((3, 8, 8))),
+        (qkv.Error, "fewer than two", (draw(3, 0)[0], ["left"] * 3)),
+    ],
+)
+def test_wrong_data_is_named(error, text, data, tmp_path):
+    with pytest.raises(error, match=text):
+        qkv.train(data, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_overwritten(run):
+    before = weights(run)
+    with pytest.raises(qkv.Error, match="holds a training run, which resume continues"):
+        qkv.train(draw(48, 0), out=run.path, epochs=1, **SMALL)
+    with pytest.raises(qkv.Error, match="width was 16, now 32"):
+        qkv.train(draw(48, 0), validation=draw(24, 1), out=run.path, resume=True, **dict(SMALL, width=32))
+    assert weights(run) == before
+
+
+def test_settings_are_known():
+    known = qkv.training_settings()
+    assert known["attention"].choices[:2] == ("separate", "shared") and known["val_fraction"].default == "0.1"
