@@ -3,6 +3,8 @@
 // path, QK-norm and rotary positions (T must then commute with the rotations).
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "qkv/algebra/projection.h"
@@ -18,6 +20,10 @@ QueryKey Regauge(const QueryKeyView& pair, View<const double> transform);
 /// weights have rank E (use Split otherwise).
 Tensor<double> BalancedGauge(const QueryKeyView& pair);
 
+/// T for the heads of queries that share one head of keys: of all gauges it has the least ‖W_K‖² + Σ‖W_Q‖², and
+/// Σ W_Q W_Qᵀ = W_K W_Kᵀ. [E, E]. Throws Error unless the queries' weights together, and W_K, have rank E.
+Tensor<double> BalancedGauge(std::span<const ProjectionView> queries, const ProjectionView& key);
+
 /// T that makes the keys' rows orthonormal, W_K W_Kᵀ = I; the queries' weight then holds all of M, with its singular
 /// values. Unique: T is lower triangular with a positive diagonal. [E, E]. Throws Error unless W_K has rank E.
 Tensor<double> OrthonormalKeysGauge(const ProjectionView& key);
@@ -32,5 +38,16 @@ struct IdentityBlock {
 
 /// Throws Error unless W_K has rank E.
 IdentityBlock IdentityBlockGauge(const ProjectionView& key);
+
+/// Ways to fix the gauge.
+enum class Gauge { kBalanced, kOrthonormalKeys, kIdentityBlock };
+
+/// "balanced", "orthonormal_keys", "identity_block".
+std::string_view Name(Gauge gauge);
+/// Throws Error, which begins with `what`, for another name.
+Gauge ParseGauge(std::string_view name, std::string_view what);
+
+/// T for the heads of queries that share one head of keys. Throws Error as the functions above.
+Tensor<double> FixGauge(Gauge gauge, std::span<const ProjectionView> queries, const ProjectionView& key);
 
 }  // namespace qkv::algebra
