@@ -129,7 +129,7 @@ Inspection MeasureTexts(const QkInspectOptions& options, const app::AnyModel& op
   const app::LanguageModel model = opened.BuildLanguage();
   const std::vector<inspect::AttentionPart> all = inspect::FindParts(model.checkpoint());
   Inspection inspection = MeasureWeights(options, model.checkpoint().source, all);
-  const std::vector<inspect::AttentionPart> parts = app::MeasuredParts(all);
+  const std::vector<inspect::AttentionPart> parts = inspect::MeasuredParts(all);
   std::string from;
   const std::vector<std::string> texts = ReadTexts(options, &from);
   const std::vector<inspect::TextIds> ids = app::IdsOfTexts(model, texts, PrintNote);

@@ -1,10 +1,6 @@
 // qkv qk merge: one matrix for each head instead of query and key weights.
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <memory>
 
-#include "cli/output.h"
 #include "cli/qk_rewrite.h"
 #include "qkv/lab/merge.h"
 
@@ -14,16 +10,7 @@ namespace {
 int Merge(const RewriteOptions& options) {
   const app::AnyModel model = OpenModel(options.model);
   model.Require("qk merge", app::kReplaceMatrices);
-  const model::Checkpoint& checkpoint = model.images();
-  const lab::Written written = lab::Merge(checkpoint, options.output, options.Write());
-  PrintSizes(options.output, written);
-  PrintWhetherMergingPays(model::InputConfig(checkpoint.description), written);
-  if (written.dtype == DType::kF16 || written.dtype == DType::kBF16) {
-    PrintMessage(
-        "qkv: M is exact in double precision and was rounded to {}, which changes logits by some {} of their "
-        "size; --dtype fp32 keeps them\n",
-        ShortName(written.dtype), written.dtype == DType::kF16 ? "0.05 %" : "0.4 %");
-  }
+  PrintSizes(options.output, lab::Merge(model.images(), options.output, options.Write()));
   return 0;
 }
 

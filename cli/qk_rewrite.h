@@ -25,7 +25,4 @@ std::string ShortName(DType dtype);
 /// Prints notes, and parameters, multiply-adds and bytes before and after, on stderr.
 void PrintSizes(const std::string& output, const lab::Written& written);
 
-/// Says on stderr if merging made the model larger or slower, as it does with narrow heads.
-void PrintWhetherMergingPays(const model::VitConfig& config, const lab::Written& written);
-
 }  // namespace qkv::cli

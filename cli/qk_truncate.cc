@@ -129,11 +129,6 @@ int Truncate(const QkTruncateOptions& options) {
   std::optional<lab::BlockTokens> calibration;
   if (!options.calibration.empty()) {
     request.calibration = &calibration.emplace(ReadBlockTokens(options, options.calibration, checkpoint, before));
-    const int64_t tokens = calibration->images() * before.config().tokens();
-    if (tokens < 4 * before.config().block.width) {
-      PrintMessage("qkv: {} tokens of {} features are few to calibrate on: it may be the best for these alone\n",
-                   tokens, before.config().block.width);
-    }
   }
   // Checked before anything is written: there may be no images.
   std::optional<lab::BlockTokens> judged;

@@ -48,11 +48,6 @@ Tensor<double> OutputWeight(const AttentionWeights& weights) {
   return weights.output_is_centred ? algebra::CentreOutputs(output) : std::move(output);
 }
 
-algebra::Projection FoldSource(const algebra::Projection& layer, const AttentionWeights& weights) {
-  return weights.source ? FoldNorm(layer, weights.source->norm, weights.source->gamma, weights.source->beta)
-                        : FoldNorm(layer, weights.norm, weights.gamma, weights.beta);
-}
-
 }  // namespace
 
 Circuit MeasureCircuit(View<const double> a, View<const double> b, Spaces spaces) {
@@ -77,16 +72,16 @@ Circuit MeasureCircuit(View<const double> a, View<const double> b, Spaces spaces
 
 std::vector<HeadWeights> MeasureWeights(const AttentionWeights& weights) {
   const int64_t heads = weights.heads;
-  const algebra::Projection query = FoldNorm(weights.query, weights.norm, weights.gamma, weights.beta),
-                            key = FoldSource(weights.key, weights), value = FoldSource(weights.value, weights);
+  const FoldedProjections folded = FoldNorms(weights);
   const Spaces spaces = weights.source ? Spaces::kTwo : Spaces::kOne;
   const Tensor<double> output = OutputWeight(weights);
   std::vector<HeadWeights> measured(static_cast<size_t>(heads));
   ParallelTasks(heads, [&](int64_t h, int) {
     HeadWeights& head = measured[static_cast<size_t>(h)];
-    head.qk = MeasureCircuit(algebra::Head(query, h, heads).weight, algebra::Head(key, h, heads).weight, spaces);
+    head.qk = MeasureCircuit(algebra::Head(folded.query, h, heads).weight, algebra::Head(folded.key, h, heads).weight,
+                             spaces);
     head.ov = MeasureCircuit(algebra::Transpose(algebra::OutputHead(output, h, heads)),
-                             algebra::Head(value, h, heads).weight, spaces);
+                             algebra::Head(folded.value, h, heads).weight, spaces);
     const auto stored_query = algebra::Head(weights.query, h, heads);
     const auto stored_key = algebra::Head(weights.key, h, heads);
     head.query_norm = Norm(stored_query.weight), head.key_norm = Norm(stored_key.weight);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
 
 namespace qkv::inspect {
@@ -68,6 +71,14 @@ std::vector<AttentionPart> FindParts(const model::TextCheckpoint& checkpoint) {
 
 std::vector<AttentionPart> FindParts(const model::SequenceCheckpoint& checkpoint) {
   return {{checkpoint.config.causal ? PartKind::kDecoder : PartKind::kEncoder, &checkpoint.config, checkpoint}};
+}
+
+std::vector<AttentionPart> MeasuredParts(const std::vector<AttentionPart>& parts) {
+  std::vector<AttentionPart> measured;
+  std::ranges::copy_if(parts, std::back_inserter(measured), &AttentionPart::has_queries);
+  Require(!measured.empty(), "{}: no W_Q and W_K of a head give its scores: {}", parts.at(0).blocks.source(),
+          model::PairObstruction(parts.at(0).attention().kind));
+  return measured;
 }
 
 AttentionWeights ReadAttention(const AttentionPart& part, int64_t block) {

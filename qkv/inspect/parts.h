@@ -51,6 +51,9 @@ std::vector<AttentionPart> FindParts(const model::TextCheckpoint& checkpoint);
 /// The one part of a sequence model of qkv's own: a decoder if it is causal, else an encoder.
 std::vector<AttentionPart> FindParts(const model::SequenceCheckpoint& checkpoint);
 
+/// Those whose heads have queries. Throws Error if none has.
+std::vector<AttentionPart> MeasuredParts(const std::vector<AttentionPart>& parts);
+
 /// The layer of one block. Throws Error if there is no such block, its scores do not come from tokens, or a tensor is
 /// not finite.
 AttentionWeights ReadAttention(const AttentionPart& part, int64_t block);

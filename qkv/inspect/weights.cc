@@ -26,6 +26,15 @@ algebra::Projection FoldNorm(const algebra::ProjectionView& projection, TokenNor
   return norm == TokenNorm::kLayerNorm ? algebra::Centre(folded) : std::move(folded);
 }
 
+FoldedProjections FoldNorms(const AttentionWeights& weights) {
+  const auto fold_source = [&](const algebra::Projection& layer) {
+    return weights.source ? FoldNorm(layer, weights.source->norm, weights.source->gamma, weights.source->beta)
+                          : FoldNorm(layer, weights.norm, weights.gamma, weights.beta);
+  };
+  return {FoldNorm(weights.query, weights.norm, weights.gamma, weights.beta), fold_source(weights.key),
+          fold_source(weights.value)};
+}
+
 bool HasLayerNormBefore(const nn::BlockConfig& config) {
   return config.norm.kind == simd::NormKind::kLayer && config.norm_place == nn::NormPlace::kBefore;
 }

@@ -48,6 +48,12 @@ struct AttentionWeights {
 algebra::Projection FoldNorm(const algebra::ProjectionView& projection, TokenNorm norm, const Tensor<double>& gamma,
                              const Tensor<double>& beta);
 
+/// FoldNorm of a layer's projections: queries by the norm before them, keys and values by that of their tokens.
+struct FoldedProjections {
+  algebra::Projection query, key, value;
+};
+FoldedProjections FoldNorms(const AttentionWeights& weights);
+
 /// Whether the blocks have a LayerNorm before attention, which rewriting assumes.
 bool HasLayerNormBefore(const nn::BlockConfig& config);
 /// Throws Error unless HasLayerNormBefore.

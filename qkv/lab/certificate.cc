@@ -89,11 +89,8 @@ struct Surroundings {
   Obstructions sums;
 
   explicit Surroundings(const AttentionTraits& t)
-      : between(Holding({{t.qk_norm, Obstruction::kQkNorm}, {t.rope > 0, Obstruction::kRope}})),
-        beyond(Holding({{t.soft_cap, Obstruction::kSoftCap},
-                        {t.sink, Obstruction::kSink},
-                        {t.added_keys, Obstruction::kAddedKeys},
-                        {t.not_softmax, Obstruction::kNotSoftmax}})),
+      : between(ScoreObstructions(t)),
+        beyond(SoftmaxObstructions(t)),
         sums(Holding({{t.sink, Obstruction::kSink},
                       {t.added_keys, Obstruction::kAddedKeys},
                       {t.not_softmax, Obstruction::kNotSoftmax},
@@ -281,6 +278,17 @@ Certificate ValuesFromKeys(const inspect::AttentionWeights& layer, const Surroun
 std::string_view Name(Rewriting rewriting) { return FindName(kRewritings, rewriting); }
 std::string_view Name(Exactness exactness) { return FindName(kExactness, exactness); }
 std::string_view Name(Obstruction obstruction) { return FindName(kObstructions, obstruction); }
+
+std::vector<Obstruction> ScoreObstructions(const AttentionTraits& t) {
+  return Holding({{t.qk_norm, Obstruction::kQkNorm}, {t.rope > 0, Obstruction::kRope}});
+}
+
+std::vector<Obstruction> SoftmaxObstructions(const AttentionTraits& t) {
+  return Holding({{t.soft_cap, Obstruction::kSoftCap},
+                  {t.sink, Obstruction::kSink},
+                  {t.added_keys, Obstruction::kAddedKeys},
+                  {t.not_softmax, Obstruction::kNotSoftmax}});
+}
 
 // Two distributions whose log ratios differ by at most 2δ between entries are farthest apart with two entries:
 // sigmoid(δ) − sigmoid(−δ).

@@ -81,6 +81,12 @@ std::string_view Name(Rewriting rewriting);
 std::string_view Name(Exactness exactness);
 std::string_view Name(Obstruction obstruction);
 
+/// What stands between the projections and their product: QK-norm, rotary positions. Logits are not x M y then, and no
+/// rewriting of the pair is exact.
+std::vector<Obstruction> ScoreObstructions(const AttentionTraits& traits);
+/// What makes the attention depend on constants along a row of logits, such as a sink: b_K does not drop out then.
+std::vector<Obstruction> SoftmaxObstructions(const AttentionTraits& traits);
+
 /// One statement about one rewriting.
 struct Certificate {
   static constexpr int64_t kAllHeads = -1;

@@ -2,10 +2,49 @@
 
 #include <algorithm>
 
+#include "qkv/attention/plan.h"
 #include "qkv/core/parallel.h"
 #include "qkv/lab/pairs.h"
+#include "qkv/report/text.h"
 
 namespace qkv::lab {
+namespace {
+
+// Whether merging made the model larger or slower. c: at the size that is computed.
+void NoteCosts(const model::VitConfig& c, Written* written) {
+  const Size &before = written->before, &after = written->after;
+  // M replaces two matrices D x E if queries and keys have weights of their own, otherwise one.
+  const nn::AttentionConfig& attention = c.block.attention;
+  const bool two = attention.kind == nn::AttentionKind::kSeparate || attention.kind == nn::AttentionKind::kLowRank;
+  const int64_t D = c.block.width, E = attention.query_width();
+  const bool larger = after.parameters > before.parameters;
+  if (larger) {
+    written->notes.push_back(fmt::format(
+        "merging does not pay here: a head now stores D x D = {} numbers in place of {}D x E = {}. It saves memory "
+        "only where heads are wider than {}; here E = {}, D = {}",
+        report::WithCommas(D * D), two ? "2 x " : "", report::WithCommas((two ? 2 : 1) * D * E),
+        two ? "half the model (E > D/2)" : "the model (E > D)", E, D));
+  }
+  if (after.multiply_adds > before.multiply_adds) {
+    const auto N = static_cast<double>(c.tokens()), width = static_cast<double>(D);
+    written->notes.push_back(fmt::format(
+        "{}: an image of {} tokens now takes {:.4g} G multiply-adds in place of {:.4g} G. Merging saves some only "
+        "above E = {:.0f}{}",
+        larger ? "it is slower too" : "merging makes it slower here", c.tokens(), after.multiply_adds / 1e9,
+        before.multiply_adds / 1e9, two ? width * attention::MergingPaysAbove(N, width) : width,
+        two ? " (E/D > (D + N)/(2D + N))" : " (E > D)"));
+  }
+}
+
+void NoteRounding(Written* written) {
+  if (written->dtype != DType::kF16 && written->dtype != DType::kBF16) return;
+  written->notes.push_back(
+      fmt::format("M is exact in double precision and was rounded to {}, which changes logits by some {} of their "
+                  "size; stored in fp32 it keeps them",
+                  written->dtype == DType::kF16 ? "fp16" : "bf16", written->dtype == DType::kF16 ? "0.05 %" : "0.4 %"));
+}
+
+}  // namespace
 
 Written Merge(const model::Checkpoint& checkpoint, const std::filesystem::path& folder, const WriteOptions& options) {
   RequireLinearScores(checkpoint, "merge");
@@ -32,7 +71,10 @@ Written Merge(const model::Checkpoint& checkpoint, const std::filesystem::path& 
     AddValues(layer, &tensors);
     return tensors;
   };
-  return WriteRewritten(checkpoint, target, make, folder, options);
+  Written written = WriteRewritten(checkpoint, target, make, folder, options);
+  NoteCosts(model::InputConfig(checkpoint.description), &written);
+  NoteRounding(&written);
+  return written;
 }
 
 }  // namespace qkv::lab

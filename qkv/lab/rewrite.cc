@@ -64,11 +64,27 @@ bool Has(const Table& table, const model::TensorSpec& spec) {
   return found != table.end() && found->second.shape == spec.shape;
 }
 
+// Takes what a tensor is stored in off the list.
+void Erase(const model::BoundTensor& bound, std::vector<io::StoredTensor>* tensors) {
+  Require(bound.extract.whole(), "rewrite: {} is stored inside of {}: convert the model first (qkv convert)",
+          bound.spec.name, bound.parts[0]->name);
+  for (const io::StoredTensor* part : bound.parts) {
+    std::erase_if(*tensors, [&](const io::StoredTensor& tensor) { return tensor.name == part->name; });
+  }
+}
+
+io::Json ToJson(const Size& size) {
+  return {{"parameters", size.parameters},
+          {"query_key_parameters", size.query_key},
+          {"multiply_adds", size.multiply_adds},
+          {"bytes", size.bytes}};
+}
+
 }  // namespace
 
 Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConfig& target,
                        const std::function<AttentionTensors(int64_t block)>& make, const fs::path& folder,
-                       const WriteOptions& options) {
+                       const WriteOptions& options, ReplacedTensors replace) {
   model::RequireWritable(folder, options.force);
   const model::VitConfig& source = checkpoint.description.config;
   const Table old = IndexTensors(source), wanted = IndexTensors(target);
@@ -88,14 +104,22 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
     const AttentionTensors made = make(block);
     for (const auto& [suffix, values] : made) {
       const auto spec = wanted.find(attn + suffix);
-      if (spec == wanted.end() || Has(old, spec->second)) continue;
+      if (spec == wanted.end()) continue;
+      DType dtype = written.dtype;
+      if (Has(old, spec->second)) {
+        if (replace == ReplacedTensors::kMissing) continue;
+        const model::BoundTensor& bound = *checkpoint.Find(spec->first);
+        Erase(bound, &files.weights.tensors);
+        written.dtype = dtype = options.dtype.value_or(bound.parts[0]->dtype);
+      }
       Require(values.shape() == spec->second.shape, "rewrite: expected {} of {}, got {}", spec->first,
               spec->second.shape, values.shape());
       model::AddParts(
-          model::StoreAs(spec->first, values, written.dtype, &files.weights),
+          model::StoreAs(spec->first, values, dtype, &files.weights),
           model::NamesBeside(model::GetLayout(target), *checkpoint.tensors, spec->first, attn + "proj.weight"),
           &files.weights.tensors);
     }
+    if (options.advance) options.advance();
   }
   std::string& config = model::ConfigText(files);
   config = WithAttention(config, target);
@@ -104,6 +128,13 @@ Written WriteRewritten(const model::Checkpoint& checkpoint, const model::VitConf
   written.after = MeasureSize(target, input, model::WriteModel(files, folder, options.force));
   written.notes = std::move(files.notes);
   return written;
+}
+
+io::Json ToJson(const Written& written) {
+  return {{"before", ToJson(written.before)},
+          {"after", ToJson(written.after)},
+          {"dtype", Name(written.dtype)},
+          {"notes", written.notes}};
 }
 
 void RequireLinearScores(const model::Checkpoint& checkpoint, const char* operation) {

@@ -36,6 +36,12 @@ void BlockTokens::Add(const model::Model& model, View<const float> pixels) {
   }
 }
 
+int64_t BlockTokens::tokens() const {
+  int64_t count = 0;
+  for (int64_t image = 0; image < images(); ++image) count += hidden_.front()[static_cast<size_t>(image)].dim(0);
+  return count;
+}
+
 Tensor<double> BlockTokens::Of(int64_t block, int64_t image) const {
   const Norm& norm = norms_[static_cast<size_t>(block)];
   const Tensor<float>& hidden = hidden_[static_cast<size_t>(block)][static_cast<size_t>(image)];

@@ -18,6 +18,8 @@ class BlockTokens {
 
   int64_t blocks() const { return std::ssize(hidden_); }
   int64_t images() const { return hidden_.empty() ? 0 : std::ssize(hidden_.front()); }
+  /// Of all images together.
+  int64_t tokens() const;
   /// Tokens of one image, in double precision.
   Tensor<double> Of(int64_t block, int64_t image) const;
   /// Tokens of all images, stacked: [images · N, D]. `centred` subtracts each image's mean, since softmax depends on

@@ -70,7 +70,15 @@ Written Truncate(const model::Checkpoint& checkpoint, const fs::path& folder, co
     });
     return UnfusedTensors(pairs, layer);
   };
-  return WriteRewritten(checkpoint, target, make, folder, options.write);
+  Written written = WriteRewritten(checkpoint, target, make, folder, options.write);
+  if (options.calibration) {
+    const int64_t tokens = options.calibration->tokens(), D = target.block.width;
+    if (tokens < 4 * D) {
+      written.notes.push_back(fmt::format(
+          "{} tokens of {} features are few to calibrate on: it may be the best for these alone", tokens, D));
+    }
+  }
+  return written;
 }
 
 std::vector<HeadError> CompareHeads(const model::Checkpoint& original, const model::Checkpoint& rewritten,

@@ -19,8 +19,9 @@ struct TruncateOptions {
 };
 
 /// Writes the model with kind of attention `low_rank` and the original scale. Biases count as one more input; the keys'
-/// bias is dropped, since softmax cancels it. Accepts every kind whose queries and keys come from tokens. Throws Error
-/// as RequireLinearScores and WriteRewritten, and unless 1 <= rank <= min(width of the heads, D).
+/// bias is dropped, since softmax cancels it. Accepts every kind whose queries and keys come from tokens. A note says
+/// if there were few tokens to calibrate on. Throws Error as RequireLinearScores and WriteRewritten, and unless 1 <=
+/// rank <= min(width of the heads, D).
 Written Truncate(const model::Checkpoint& checkpoint, const std::filesystem::path& folder,
                  const TruncateOptions& options);
 

@@ -201,14 +201,6 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
   return inspection;
 }
 
-std::vector<inspect::AttentionPart> MeasuredParts(const std::vector<inspect::AttentionPart>& parts) {
-  std::vector<inspect::AttentionPart> measured;
-  std::ranges::copy_if(parts, std::back_inserter(measured), &inspect::AttentionPart::has_queries);
-  Require(!measured.empty(), "{}: no W_Q and W_K of a head give its scores: {}", parts.at(0).blocks.source(),
-          model::PairObstruction(parts.at(0).attention().kind));
-  return measured;
-}
-
 Inspection InspectWeights(const std::string& source, const std::vector<inspect::AttentionPart>& parts,
                           const std::function<void()>& advance) {
   Inspection inspection{.source = source, .texts = true};
@@ -218,7 +210,7 @@ Inspection InspectWeights(const std::string& source, const std::vector<inspect::
     caveats.Add(std::string(Name(part.kind)),
                 {fmt::format("Its heads are left out: {}.", model::PairObstruction(part.attention().kind))});
   }
-  for (const inspect::AttentionPart& part : MeasuredParts(parts)) {
+  for (const inspect::AttentionPart& part : inspect::MeasuredParts(parts)) {
     InspectedPart measured =
         DescribePart(part.config->block, part.attention(), part.config->depth, part.scores_are_bilinear());
     measured.name = Name(part.kind);

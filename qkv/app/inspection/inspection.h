@@ -55,9 +55,6 @@ Inspection InspectWeights(const model::Checkpoint& checkpoint, const std::functi
 Inspection InspectWeights(const std::string& source, const std::vector<inspect::AttentionPart>& parts,
                           const std::function<void()>& advance);
 
-/// The parts of a text model that InspectWeights measures.
-std::vector<inspect::AttentionPart> MeasuredParts(const std::vector<inspect::AttentionPart>& parts);
-
 /// How often InspectTokens calls `advance` for so many images.
 int64_t InspectionSteps(const model::VitConfig& config, int64_t images);
 
