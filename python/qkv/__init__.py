@@ -8,6 +8,7 @@
 Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch); nothing is fetched, and nothing is sent.
 """
 
+from . import qk
 from ._core import Error, version as __version__
 from . import edits as edits
 from ._attention import ImageAttention, TextAttention
@@ -59,6 +60,7 @@ __all__ = [
     "from_transformers",
     "load",
     "pipeline",
+    "qk",
     "set_memory_limit",
     "set_num_threads",
     "train",

@@ -88,19 +88,17 @@ def load(
     if isinstance(size, int):
         size = (size, size)
     where = os.fspath(path)
-    if not where:
-        raise _core.Error("load: an empty path; the model that comes with qkv is \"digits\"")
     if cache not in (None, False, True, "verify"):
         raise _core.Error(f"load: cache: expected True, False, None or \"verify\", got {cache!r}")
     core = _core.load(
-        "" if where == "digits" and not os.path.exists(where) else where,
+        _files("load", where),
         _DTYPES[name],
         0 if threads is None else _positive("threads", threads),
         "verify" if cache == "verify" else "use" if cache else "",
         size,
         pool or "",
         os.fspath(labels) if labels is not None else "",
-        {key: list(value) if key in ("mean", "std") else value for key, value in hints.items()},
+        _hints(hints),
         strict,
     )
     again = {"dtype": _DTYPES[name], "threads": threads, "cache": cache, "size": size, "pool": pool, "strict": strict}
@@ -112,6 +110,30 @@ def load(
 def _load_again(path: str, options: dict[str, Any]) -> Model:
     """For pickles."""
     return load(path, **options)
+
+
+def _files(work: str, path: str) -> str:
+    """The path as the engine takes it, to which the built-in model is the empty one."""
+    if not path:
+        raise _core.Error(f'{work}: an empty path; the model that comes with qkv is "digits"')
+    return "" if path == "digits" and not os.path.exists(path) else path
+
+
+def _hints(hints: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if key in ("mean", "std") else value for key, value in hints.items()}
+
+
+def files_of(work: str, model: Model | str | os.PathLike[str], hints: dict[str, Any]) -> tuple[Any, str]:
+    """The files of a model, for what reads them anew, and the name by which it was given."""
+    if not isinstance(model, Model):
+        path = os.fspath(model)
+        return _core.entry(_files(work, path), _hints(hints)), path
+    if hints:
+        raise TypeError(f"{work}: {next(iter(hints))}: an open model has its hints already")
+    entry = model._core.entry
+    if entry.path and not os.path.exists(entry.path):
+        raise _core.Error(f"{work}: {model.path} has no files any more: save it to a folder, and give that")
+    return entry, model.path
 
 
 def _positive(name: str, value: int) -> int:

@@ -30,7 +30,7 @@ struct Reading {
 };
 
 // The options of a call, whose remarks and progress go to `call`.
-app::PipelineOptions PipelineOf(Call& call, const Model& model, const Reading& reading) {
+app::PipelineOptions PipelineOf(Call& call, const Reading& reading) {
   app::PipelineOptions options{.batch = reading.batch, .note = call.note()};
   if (!reading.skip) options.note = [](const std::string& why) { throw Error(why); };
   options.advance = call.Progress(reading.progress);
@@ -56,7 +56,7 @@ nb::list Classify(const Model& model, const nb::list& items, int64_t top, bool l
                   const Reading& reading) {
   const Images images(items);
   Call call(model.threads());
-  const app::ClassifyOptions options{.top = top, .logits = logits, .pipeline = PipelineOf(call, model, reading)};
+  const app::ClassifyOptions options{.top = top, .logits = logits, .pipeline = PipelineOf(call, reading)};
   std::vector<app::Classification> all;
   const auto use = [&](std::span<const app::Classification> some) { all.insert(all.end(), some.begin(), some.end()); };
   if (labels) {
@@ -86,7 +86,7 @@ std::pair<nb::object, std::vector<size_t>> EmbedImages(const Model& model, const
   Call call(model.threads());
   const app::EmbedOptions options{.unit_length = unit_length,
                                   .pooling = app::ParsePooling(pool.empty() ? model.facts().pool : pool, "pool"),
-                                  .pipeline = PipelineOf(call, model, reading)};
+                                  .pipeline = PipelineOf(call, reading)};
   Tensor<float> rows;
   std::vector<size_t> files;
   call.Run([&] {
@@ -117,7 +117,7 @@ nb::object Pixels(const Model& model, const nb::list& items) {
   const model::Model& encoder = model.Images("preprocess", app::kAttendImage);
   const Images images(items);
   Call call(model.threads());
-  const app::PipelineOptions options = PipelineOf(call, model, {});  // with the interpreter's lock
+  const app::PipelineOptions options = PipelineOf(call, {});  // with the interpreter's lock
   app::CollectedPixels pixels =
       call.Run([&] { return app::CollectPixels(options, images.list(), encoder, "preprocess"); });
   return ToArray(std::move(pixels.values));
@@ -162,7 +162,7 @@ nb::list Detect(const Model& model, const nb::list& items, double threshold, boo
     io::Json objects;
     Tensor<uint8_t> picture;
   };
-  const app::PipelineOptions options = PipelineOf(call, model, reading);
+  const app::PipelineOptions options = PipelineOf(call, reading);
   std::vector<Found> all;
   call.Run([&] {
     app::Detector detector(detector_model, threshold);
@@ -218,7 +218,7 @@ nb::list Segment(const Model& model, const nb::list& items, const std::string& t
     Tensor<int32_t> ids;
     Tensor<uint8_t> picture;
   };
-  const app::PipelineOptions options = PipelineOf(call, model, reading);
+  const app::PipelineOptions options = PipelineOf(call, reading);
   const app::SegmentRules rules = RulesOf(masks, task, threshold, mask_threshold, overlap, stuff);
   std::vector<Found> all;
   call.Run([&] {
@@ -244,7 +244,7 @@ nb::list Caption(const Model& model, const nb::list& items, const nb::dict& choi
   const Images images(items);
   Call call(model.threads());
   const app::CaptionOptions options{.settings = ChoicesOf(choices).Over(captioner.Settings()),
-                                    .pipeline = PipelineOf(call, model, reading)};
+                                    .pipeline = PipelineOf(call, reading)};
   std::vector<app::Caption> all;
   call.Run([&] {
     captioner.Write(images.list(), options,

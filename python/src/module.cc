@@ -17,9 +17,11 @@
 
 #include "cli/program.h"
 #include "python/src/attention.h"
+#include "python/src/entry.h"
 #include "python/src/interpreter_lock.h"
 #include "python/src/model.h"
 #include "python/src/objects.h"
+#include "python/src/qk.h"
 #include "python/src/training.h"
 #include "qkv/app/images/image_list.h"
 #include "qkv/app/open/hub.h"
@@ -33,34 +35,17 @@ namespace qkv::python {
 namespace {
 
 // An entry from keywords of qkv.load.
-app::ModelEntry EntryOf(const std::string& path, const std::string& dtype, const std::string& cache,
-                        std::optional<std::pair<int64_t, int64_t>> size, const std::string& pool,
-                        const std::string& labels, const nb::dict& hints) {
-  app::ModelEntry entry{.path = path.empty() ? "" : app::FindModel(path).string(), .labels = labels, .pool = pool};
+app::ModelEntry EntryToLoad(const std::string& path, const std::string& dtype, const std::string& cache,
+                            std::optional<std::pair<int64_t, int64_t>> size, const std::string& pool,
+                            const std::string& labels, const nb::dict& hints) {
+  app::ModelEntry entry = EntryOf(path, hints);
+  entry.labels = labels, entry.pool = pool;
   entry.build.precision = app::ParsePrecision(dtype, "dtype");
   entry.cache = cache == "use"      ? app::CachePolicy::kUse
                 : cache == "verify" ? app::CachePolicy::kVerify
                                     : app::CachePolicy::kIfSet;
   if (!pool.empty()) app::ParsePooling(pool, "pool");
   if (size) entry.size = app::InputSize{size->first, size->second};
-  for (const auto& [key, value] : hints) {
-    const std::string name = nb::cast<std::string>(key);
-    if (name == "heads") {
-      entry.given.heads = ValueOf<int64_t>(value, "heads", "a whole number");
-    } else if (name == "architecture") {
-      entry.given.architecture = ValueOf<std::string>(value, "architecture", "a name");
-    } else if (name == "state_dict") {
-      entry.given.state_dict = ValueOf<std::string>(value, "state_dict", "a key");
-    } else if (name == "mean") {
-      entry.given.mean = ValueOf<std::vector<double>>(value, "mean", "numbers");
-    } else if (name == "std") {
-      entry.given.std = ValueOf<std::vector<double>>(value, "std", "numbers");
-    } else if (name == "crop_pct") {
-      entry.given.crop_pct = ValueOf<double>(value, "crop_pct", "a number");
-    } else {
-      entry.given.settings[name] = ToJson(value, name.c_str());
-    }
-  }
   return entry;
 }
 
@@ -68,7 +53,7 @@ std::unique_ptr<Model> Load(const nb::str& path, const std::string& dtype, int t
                             std::optional<std::pair<int64_t, int64_t>> size, const std::string& pool,
                             const nb::str& labels, const nb::dict& hints, bool strict) {
   Call call(threads);
-  const app::ModelEntry entry = EntryOf(PathOf(path), dtype, cache, size, pool, PathOf(labels), hints);
+  const app::ModelEntry entry = EntryToLoad(PathOf(path), dtype, cache, size, pool, PathOf(labels), hints);
   std::unique_ptr<Model> model = call.Run([&] {
     const app::AnyModel files(entry, call.note());
     if (strict) io::RequireKnown(files.Settings());
@@ -128,6 +113,7 @@ NB_MODULE(_core, module) {
                      return names;
                    })
       .def_prop_ro("kind", [](const Model& self) { return std::string(self.facts().kind_name()); })
+      .def_prop_ro("entry", [](const Model& self) { return self.entry(); })
       .def_prop_ro("has_text_tower", [](const Model& self) { return self.facts().has_text_tower(); })
       .def_prop_ro("folder", [](const Model& self) {
         const std::string& path = self.entry().path;
@@ -139,6 +125,8 @@ NB_MODULE(_core, module) {
   BindAttention(model, module);
   BindAttentionFunctions(module);
   BindTraining(module);
+  BindQk(module);
+  BindQkModels(module);
 
   module.def("load", &Load, "path"_a, "dtype"_a, "threads"_a, "cache"_a, "size"_a.none(), "pool"_a, "labels"_a,
              "hints"_a, "strict"_a);

@@ -108,6 +108,7 @@ template nb::capsule OwnerOf(Tensor<double>);
 template nb::capsule OwnerOf(Tensor<Half>);
 template nb::capsule OwnerOf(Tensor<BFloat16>);
 template nb::object ToArray(Tensor<float>);
+template nb::object ToArray(Tensor<double>);
 template nb::object ToArray(Tensor<int32_t>);
 template nb::object ToArray(Tensor<int64_t>);
 template nb::object ToArray(Tensor<uint8_t>);

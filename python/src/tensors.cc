@@ -138,7 +138,13 @@ Operand<T>::Operand(const Array& array, std::string_view name) {
   }
 }
 
-Tensor<bool> Dense(View<const bool> from) { return CopyOf<bool>(from); }
+template <typename T>
+Tensor<T> Dense(View<const T> from) {
+  return CopyOf<T>(from);
+}
+
+template Tensor<bool> Dense(View<const bool>);
+template Tensor<double> Dense(View<const double>);
 
 template class Operand<float>;
 template class Operand<double>;

@@ -56,8 +56,9 @@ class Operand {
   View<const T> view_;
 };
 
-/// A copy whose elements are neighbours.
-Tensor<bool> Dense(View<const bool> from);
+/// A copy whose elements are neighbours. T: bool or double.
+template <typename T>
+Tensor<T> Dense(View<const T> from);
 
 /// Elements of `from` rounded to `element`, in this shape of as many: an array of NumPy's, or for any library that
 /// reads DLPack. bfloat16 is for the latter alone.

@@ -408,11 +408,6 @@ def test_wrong_types_of_every_argument_never_end_the_interpreter():
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_a_model_cannot_be_pickled_and_says_what_to_do(digits):
-    with pytest.raises(TypeError, match="load"):
-        pickle.dumps(digits)
-
-
 def test_the_memory_limit_is_an_error():
     done = run_python("""
 import numpy as np, qkv
