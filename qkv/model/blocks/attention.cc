@@ -285,12 +285,14 @@ nn::Block<T> BuildBlock(const nn::BlockConfig& c, int64_t tokens, const BuildOpt
   block.scale2 = weights.Get(name + "ls2.gamma");
   block.mlp.activation = c.mlp.activation;
   block.mlp.norm = weights.Norm(name + "mlp.norm", c.norm);
-  Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision),
-            fc2 = weights.Layer(name + "mlp.fc2", options.precision);
-  if (options.fold_norms && nn::NormsInputs(c.norm_place)) fc1.FoldNorm(&block.norm2);
+  {  // one after the other, so that memory holds a single one unpacked
+    Affine<T> fc1 = weights.Layer(name + "mlp.fc1", options.precision);
+    if (options.fold_norms && nn::NormsInputs(c.norm_place)) fc1.FoldNorm(&block.norm2);
+    block.mlp.fc1 = fc1.Pack(c.mlp.gate);
+  }
+  Affine<T> fc2 = weights.Layer(name + "mlp.fc2", options.precision);
   if (options.fold_norms && !block.mlp.norm.empty()) fc2.FoldNorm(&block.mlp.norm);
   if (options.fold_scales && !block.scale2.empty()) fc2.FoldScale(&block.scale2);
-  block.mlp.fc1 = fc1.Pack(c.mlp.gate);
   block.mlp.fc2 = fc2.Pack();
   return block;
 }
