@@ -144,8 +144,10 @@ class attention(TorchFunctionMode):
 
 
 def _either(*args: Any, **kwargs: Any) -> Any:
-    ours = _takes(*args, **kwargs)
-    return scaled_dot_product_attention(*args, **kwargs) if ours else _PYTORCHS(*args, **kwargs)
+    with torch._C.DisableTorchFunction():  # else every shape and type that is asked for passes through the mode
+        if _takes(*args, **kwargs):
+            return scaled_dot_product_attention(*args, **kwargs)
+    return _PYTORCHS(*args, **kwargs)
 
 
 def _takes(
