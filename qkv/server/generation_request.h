@@ -32,22 +32,4 @@ std::vector<app::Written> WriteTexts(Context& context, const Call& call,
 /// bytes.
 std::vector<std::string> StopsOf(const RequestInput& input);
 
-/// Ends a text where one of several stop texts begins, even if that is split between pieces.
-class StopScanner {
- public:
-  explicit StopScanner(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-
-  /// Takes the next piece and returns what may be shown: a possible beginning of a stop is kept back.
-  std::string Add(std::string_view piece);
-  /// True once a stop has come. It is not shown, nor is what follows.
-  bool stopped() const { return stopped_; }
-  /// The rest that was kept back, at the text's end.
-  std::string Rest();
-
- private:
-  std::vector<std::string> stops_;
-  std::string pending_;
-  bool stopped_ = false;
-};
-
 }  // namespace qkv::server

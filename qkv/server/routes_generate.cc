@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "qkv/app/open/json_line.h"
+#include "qkv/app/texts/stop_scanner.h"
 #include "qkv/server/event_stream.h"
 #include "qkv/server/generation_request.h"
 #include "qkv/server/routes.h"
@@ -100,7 +101,7 @@ std::optional<HttpResponse> Generate(Context& context, Call& call, Form form) {
   context.Prepare(call, [&] { ids = language.ReadPrompt(prompt); });
   const model::GenerationSettings settings = SettingsOf(input, language.Settings(std::ssize(ids)));
   const auto continue_text = [&] {
-    StopScanner scanner(stops);
+    app::StopScanner scanner(stops);
     const auto show = [&](std::string text) {
       c.text += text;
       return !streams || text.empty() || stream.Send(AnswerOf(form, call.request().id, model->id(), text, nullptr));
