@@ -136,7 +136,7 @@ app::AnyModel OpenModel(const ModelOptions& options, bool tell) {
     Require(
         !options.given.configure(),
         "--architecture, --set, --mean, --std, --crop-pct: belong to a model given by -m, whose files do not say it");
-    PrintNote("no -m MODEL given: the built-in digit classifier answers (0-9, 28x28 grey)");
+    PrintNote("the built-in digit classifier answers (0-9, 28x28 grey); -m names another model");
   }
   app::AnyModel model(options, tell ? app::Note(PrintNote) : app::Note());
   if (options.strict) io::RequireKnown(model.Settings());

@@ -19,10 +19,10 @@ server::ModelEntry ParseServedModel(const std::string& text, const std::string& 
   entry.id = named ? text.substr(0, equals) : app::IdOfPath(text);
   if (!dtype.empty()) entry.build.precision = app::ParsePrecision(dtype, "--dtype");
   std::error_code ignored;
-  if (!std::filesystem::exists(app::FindModel(entry.path), ignored)) {
-    Require(entry.path == "digits", "-m {}: no such file or folder, nor an id in the hub's cache", text);
-    entry.path.clear();  // the model in the program
-  }
+  const std::filesystem::path found = app::FindModel(entry.path);
+  if (found.empty()) entry.path.clear();  // the built-in model
+  Require(found.empty() || std::filesystem::exists(found, ignored),
+          "-m {}: no such file or folder, nor an id in the hub's cache", text);
   app::DescribeModel(entry);  // reports a broken model now, not at its first request
   return entry;
 }

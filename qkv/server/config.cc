@@ -188,9 +188,10 @@ class Reader {
     std::error_code ignored;
     if (given.empty()) return given;
     if (std::filesystem::exists(beside, ignored)) return beside.string();
-    if (given == "digits") return {};  // the model in the program
-    Require(std::filesystem::exists(app::FindModel(given), ignored),
-            "no such file or folder, nor an id in the hub's cache: \"{}\"", given);
+    const std::filesystem::path found = app::FindModel(given);
+    if (found.empty()) return {};  // the built-in model
+    Require(std::filesystem::exists(found, ignored), "no such file or folder, nor an id in the hub's cache: \"{}\"",
+            given);
     return given;
   }
   std::string File(const std::string& given) const {

@@ -148,7 +148,10 @@ fs::path FindModel(const std::string& name) {
   std::error_code ignored;
   if (IsHubId(name) && !fs::exists(fs::symlink_status(name, ignored))) return FindInCache(name);
   const fs::path path = name;
-  if (IsShippedModel(name) && !fs::exists(fs::symlink_status(path, ignored))) return FindShippedModel(name);
+  if (!fs::exists(fs::symlink_status(path, ignored))) {
+    if (name == kBuiltIn) return {};
+    if (IsShippedModel(name)) return FindShippedModel(name);
+  }
   if (const std::string id = HubIdOf(path); !id.empty()) return FindInRepository(path, id);
   return path;
 }

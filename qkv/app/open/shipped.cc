@@ -19,7 +19,7 @@ constexpr std::array kNames = {kTranslator, kSummarizer, kSharedDigits, kMergedD
 bool IsShippedModel(std::string_view name) { return std::find(kNames.begin(), kNames.end(), name) != kNames.end(); }
 
 std::string_view ShippedNameOf(const std::string& path) {
-  if (path.empty()) return "digits";
+  if (path.empty()) return kBuiltIn;
   for (const std::string_view name : kNames) {
     std::error_code missing;
     const bool by_name = path == name && !fs::exists(fs::symlink_status(path, missing));

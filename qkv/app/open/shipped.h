@@ -1,5 +1,5 @@
-// The models that lie beside the program: "english-italian" translates, "synopsis" summarizes descriptions;
-// "digits-shared" and "digits-merged" are the built-in classifier with other kinds of attention.
+// The models that come with the program. "digits" is inside it; the others lie beside it: "english-italian" translates,
+// "synopsis" summarizes descriptions, "digits-shared" and "digits-merged" are "digits" with other kinds of attention.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,11 @@
 
 namespace qkv::app {
 
+inline constexpr std::string_view kBuiltIn = "digits";
 inline constexpr std::string_view kTranslator = "english-italian", kSummarizer = "synopsis";
 inline constexpr std::string_view kSharedDigits = "digits-shared", kMergedDigits = "digits-merged";
 
-/// True for the name of such a model.
+/// True for the name of a model beside the program.
 bool IsShippedModel(std::string_view name);
 
 /// The name under which the model at `path`, as -m names it, comes with qkv: "digits" for the built-in classifier, ""
