@@ -55,6 +55,46 @@ std::string CompressCounts(std::span<const int64_t> counts) {
   return text;
 }
 
+std::vector<int64_t> ExpandCounts(std::string_view text) {
+  constexpr int kMostBits = 60;
+  std::vector<int64_t> counts;
+  for (size_t at = 0; at < text.size();) {
+    Spend(1);
+    uint64_t x = 0;
+    int bits = 0, group = 0x20;
+    for (; (group & 0x20) != 0; bits += 5) {
+      Require(at < text.size() && bits < kMostBits, "mask: counts end within a number, or one is too large");
+      group = text[at++] - '0';
+      Require(group >= 0 && group < 0x40, "mask: counts: byte {}: expected '0' to 'o'", at - 1);
+      x |= static_cast<uint64_t>(group & 0x1f) << bits;
+    }
+    if ((group & 0x10) != 0) x |= ~uint64_t{0} << bits;
+    const auto difference = static_cast<int64_t>(x);
+    counts.push_back(counts.size() > 2 ? counts[counts.size() - 2] + difference : difference);
+    Require(counts.back() >= 0 && counts.back() < int64_t{1} << 62, "mask: counts: {} is no length", counts.back());
+  }
+  return counts;
+}
+
+Tensor<uint8_t> DecodeMask(const MaskRle& mask) {
+  const int64_t height = mask.height, width = mask.width;
+  Tensor<uint8_t> values({height, width});
+  int64_t begin = 0;
+  for (size_t i = 0; i < mask.counts.size(); ++i) {
+    const int64_t count = mask.counts[i];
+    Require(count >= 0 && count <= height * width - begin, "mask: counts of more than {} x {} pixels", height, width);
+    if (i % 2 == 1) {
+      for (int64_t place = begin; place < begin + count; ++place) {
+        values[place % height * width + place / height] = 1;
+      }
+      Spend(count);
+    }
+    begin += count;
+  }
+  Require(begin == height * width, "mask: counts of {} pixels, expected {} x {}", begin, height, width);
+  return values;
+}
+
 io::Json ToJson(const MaskRle& mask) {
   return {{"size", {mask.height, mask.width}}, {"counts", CompressCounts(mask.counts)}};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "qkv/core/tensor.h"
@@ -28,6 +29,12 @@ MaskRle EncodeMask(View<const T> values, T value, const PixelBox& box);
 
 /// pycocotools' "counts": each number, from the third one on less the one before the last, in groups of five bits.
 std::string CompressCounts(std::span<const int64_t> counts);
+
+/// The other way. Throws Error for text that CompressCounts does not write.
+std::vector<int64_t> ExpandCounts(std::string_view counts);
+
+/// [height, width] of 0 and 1. Throws Error if the counts are negative or their sum is not height · width.
+Tensor<uint8_t> DecodeMask(const MaskRle& mask);
 
 /// {"size": [height, width], "counts": "…"}
 io::Json ToJson(const MaskRle& mask);

@@ -206,6 +206,11 @@ TEST(MaskRle, LargeNumbersAndDifferencesOfBothSigns) {
   // By pycocotools: mask.frPyObjects({"counts": …, "size": …}).
   EXPECT_EQ(CompressCounts(std::vector<int64_t>{0, 1, 2, 3}), "0122");
   EXPECT_EQ(CompressCounts(std::vector<int64_t>{100000, 1, 100000, 40, 3}), "PeQ31PeQ3W1S[nL");
+  EXPECT_EQ(ExpandCounts("0122"), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(ExpandCounts("PeQ31PeQ3W1S[nL"), (std::vector<int64_t>{100000, 1, 100000, 40, 3}));
+  for (const char* broken : {"P", "P_", "\x7f", " ", "PPPPPPPPPPPPPPPPPP1", "0125O"}) {
+    EXPECT_THROW(ExpandCounts(broken), Error) << broken;
+  }
 }
 
 TEST_F(Segmentations, OtherModelsAndTasksAreRefused) {
