@@ -62,12 +62,21 @@ image::Image Picture(const AttentionMaps& maps, const MapStyle& style) {
   const Backdrop backdrop = FitBackdrop(maps.photo, maps.where, side);
   image::HeatStyle heat;
   heat.opacity = style.opacity, heat.upsampling = style.upsampling;
+  // Of the weights of every query the picture shows one.
+  const bool token = maps.query.kind == inspect::Query::Kind::kToken, every = maps.weights.dim(2) > 1;
+  const inspect::Query shown = every && !token ? inspect::Query{} : maps.query;
+  const int64_t row = every ? shown.token : 0;
+  const int64_t patch = shown.kind == inspect::Query::Kind::kToken ? shown.token - maps.prefix() : -1;
+  const bool framed = patch >= 0 && patch < maps.grid.patches();
   std::vector<image::Image> pictures;
   for (int64_t l = 0; l < L; ++l) {
-    for (int64_t h = 0; h < H; ++h) pictures.push_back(Overlay(backdrop, maps.Map(l, h, 0), heat));
+    for (int64_t h = 0; h < H; ++h) {
+      pictures.push_back(Overlay(backdrop, maps.Map(l, h, row), heat));
+      if (framed) FramePatch(pictures.back(), backdrop.where, maps.grid.height, maps.grid.width, patch);
+    }
   }
   if (!sheet) return std::move(pictures[0]);
-  const std::string title = fmt::format("attention: {}", inspect::Describe(maps.query, maps.grid));
+  const std::string title = fmt::format("attention: {}", inspect::Describe(shown, maps.grid));
   return image::ContactSheet(pictures, maps.layers, maps.heads, title);
 }
 

@@ -16,4 +16,7 @@ Backdrop FitBackdrop(const image::Image& photo, const image::Rect& where, int64_
 /// Draws map [rows, columns] of patches; colours range from its least to its greatest value.
 image::Image Overlay(const Backdrop& backdrop, View<const float> map, image::HeatStyle style = {});
 
+/// Frames one patch of a grid of rows x columns over `where`, in white with a dark edge.
+void FramePatch(image::Image& picture, const image::Rect& where, int64_t rows, int64_t columns, int64_t patch);
+
 }  // namespace qkv::app
