@@ -77,6 +77,11 @@ bool Contains(std::span<const std::string_view> keys, std::string_view key) {
   return std::ranges::find(keys, key) != keys.end();
 }
 
+void AddSettings(const FamilyRow& row, std::vector<std::string_view>* names) {
+  names->insert(names->end(), row.settings.begin(), row.settings.end());
+  names->insert(names->end(), row.preprocess_settings.begin(), row.preprocess_settings.end());
+}
+
 // Puts the caller's settings into config.json. Returns those of the preprocessing.
 io::Json ApplySettings(const io::Json& settings, const FamilyRow& row, io::Json* config) {
   io::Json of_images = io::Json::object();
@@ -88,8 +93,8 @@ io::Json ApplySettings(const io::Json& settings, const FamilyRow& row, io::Json*
     } else if (Contains(kOwnKeys, key)) {
       (*config)[key] = value;
     } else {
-      std::vector<std::string_view> known(row.settings.begin(), row.settings.end());
-      known.insert(known.end(), row.preprocess_settings.begin(), row.preprocess_settings.end());
+      std::vector<std::string_view> known;
+      AddSettings(row, &known);
       known.insert(known.end(), std::begin(kOwnKeys), std::end(kOwnKeys));
       Fail("--set {}: expected one of {}; change others in the model's config.json", key, fmt::join(known, ", "));
     }
@@ -136,6 +141,14 @@ ConfigFiles CompleteConfig(ConfigFiles files, const io::TensorSet& tensors, cons
           Name(row.library));
   row.change_preprocess(Describe(files.config, files.preprocessor, tensors), of_images, given, &files);
   return files;
+}
+
+std::vector<std::string_view> SettingNames() {
+  std::vector<std::string_view> names(std::begin(kOwnKeys), std::end(kOwnKeys));
+  for (const FamilyRow* row : Families()) AddSettings(*row, &names);
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  return names;
 }
 
 }  // namespace qkv::model

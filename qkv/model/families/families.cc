@@ -52,6 +52,8 @@ const FamilyRow* FindRow(const auto& fits) {
 
 std::span<const Library> Libraries() { return kLibraries; }
 
+std::span<const FamilyRow* const> Families() { return kFamilies; }
+
 std::string_view Name(Family family) { return std::ranges::find(kLibraries, family, &Library::family)->name; }
 
 const FamilyRow& FindFamily(const VitConfig& config) { return FindFamily(config, config.family); }

@@ -17,6 +17,9 @@ struct Library {
 
 std::span<const Library> Libraries();
 
+/// All rows; of several that recognise a model the first applies.
+std::span<const FamilyRow* const> Families();
+
 extern const FamilyRow kVitPytorch, kTimmBeit, kTimmEva, kTimmVit, kHfBeit, kHfCaption, kHfClip, kHfSiglip, kHfVit,
     kHfVitRelatives, kHfDinov2, kHfDinov3, kHfEomt, kHfYolos, kOpenClip;
 
