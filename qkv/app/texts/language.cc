@@ -295,12 +295,13 @@ void LanguageModel::RequireWriter() const {
           checkpoint_->source, model_->description().architecture);
 }
 
-std::vector<int32_t> LanguageModel::ReadPrompt(const std::string& prompt) const {
+std::vector<int32_t> LanguageModel::ReadPrompt(const std::string& prompt, bool add_special_tokens) const {
   Require(model_->has_decoder() && !model_->has_encoder(),
           "{}: {} does not continue a text; decoders do (GPT-2, Llama, Qwen)", checkpoint_->source,
           model_->description().architecture);
   RequireTextBytes(prompt.size(), model_->text_length(), "the prompt");
-  std::vector<int32_t> ids = tokenizer_.Encode(prompt, {.max_length = kNoLimit, .padding = text::Padding::kNone});
+  std::vector<int32_t> ids = tokenizer_.Encode(
+      prompt, {.add_special_tokens = add_special_tokens, .max_length = kNoLimit, .padding = text::Padding::kNone});
   if (!ids.empty()) return ids;
   const model::GenerationDefaults& defaults = model_->description().generation;
   const std::optional<int32_t> begin = defaults.begin ? defaults.begin : tokenizer_.special().begin;

@@ -103,7 +103,8 @@ class LanguageModel {
                    const std::function<bool()>& stop = {}) const;
   /// The ids of a text to be continued; for an empty one the token that begins a text. Throws Error if the model has
   /// none, or is no decoder alone, and for a text of more bytes than MaxTextBytes(model().text_length()).
-  std::vector<int32_t> ReadPrompt(const std::string& prompt) const;
+  /// add_special_tokens: as the tokenizer's files say; a chat template writes its own.
+  std::vector<int32_t> ReadPrompt(const std::string& prompt, bool add_special_tokens = true) const;
 
   /// The token that an encoder-decoder's decoder reads first. Throws Error if the model's files do not say it.
   int32_t StartToken() const;

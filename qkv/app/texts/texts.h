@@ -36,6 +36,8 @@ class TextEncoder {
   /// The ids that Read gives, padded to those of the longest text: [texts, tokens].
   text::TokenBatch Encode(std::span<const std::string> texts) const;
 
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+
  private:
   text::TokenBatch Fill(std::span<const TextIds> texts) const;
   void Embed(std::span<const TextIds> texts, model::TowerWorkspace& workspace, View<float> out) const;
