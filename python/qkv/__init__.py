@@ -25,7 +25,7 @@ Error.__module__ = "qkv"
 
 
 def __getattr__(name: str) -> object:
-    if name in ("chroma", "langchain", "llama_index", "sklearn", "torch", "transformers"):
+    if name in ("chroma", "langchain", "llama_index", "ray", "sklearn", "torch", "transformers"):
         import importlib
 
         return importlib.import_module(f"qkv.{name}")

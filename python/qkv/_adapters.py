@@ -30,6 +30,13 @@ def opened(model: ModelOrPath) -> Model:
     return model if isinstance(model, Model) else load(model)
 
 
+def source_of(model: Model) -> tuple[str, dict[str, Any]]:
+    """Path and options of qkv.load, for configurations and other processes."""
+    if model._source is None:
+        raise _core.Error(f"{model.path}: a model taken over from memory has no path to load it from: save it first")
+    return model._source
+
+
 def texts_of(model: Model, operation: str) -> Model:
     """The model, if it embeds texts."""
     if "embed_texts" not in model.abilities:
@@ -136,10 +143,3 @@ class Retrieval:
         import numpy
 
         return numpy.empty((0, self.model.dimension), dtype=numpy.float32)
-
-    @property
-    def source(self) -> tuple[str, dict[str, Any]]:
-        """Path and options of qkv.load, for configurations in JSON."""
-        if self.model._source is None:
-            raise _core.Error(f"{self.model.path}: a model taken over from memory has no path to configure: save it first")
-        return self.model._source

@@ -21,7 +21,7 @@ from typing import Any, Optional
 import numpy
 
 from . import _core, _images
-from ._adapters import ModelOrPath, Retrieval, needs
+from ._adapters import ModelOrPath, Retrieval, needs, source_of
 from ._model import Model, load
 
 with needs("chromadb", "chroma"):
@@ -73,7 +73,7 @@ class QkvEmbeddingFunction(EmbeddingFunction[Embeddable]):
         return {"dot": "ip", "euclidean": "l2"}.get(similarity, "cosine")  # type: ignore[return-value]
 
     def get_config(self) -> dict[str, Any]:
-        path, options = self._vectors.source
+        path, options = source_of(self._vectors.model)
         return {
             "model": path,
             "options": options,

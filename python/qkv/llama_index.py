@@ -12,7 +12,7 @@ import os
 from typing import Any, Optional
 
 from . import _core
-from ._adapters import ModelOrPath, Retrieval, needs
+from ._adapters import ModelOrPath, Retrieval, needs, source_of
 from ._model import Model, load
 
 with needs("llama-index-core", "llama-index"):
@@ -55,7 +55,7 @@ class QkvEmbedding(BaseEmbedding):
         elif load_options:
             raise _core.Error("load_options: the model is loaded already; give its path with them")
         vectors = Retrieval(model_name, query_instruction, text_instruction, normalize)
-        path, loaded_with = vectors.source
+        path, loaded_with = source_of(vectors.model)
         super().__init__(
             model_name=path,
             load_options=loaded_with,
