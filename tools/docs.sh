@@ -16,10 +16,13 @@ if [ "${1:-}" = --package ]; then
 else
   wheel=$(tools/wheel.sh --if-changed | tail -n 1)
   package=build/docs/package
-  if [ "$wheel" -nt "$package" ]; then
-    rm -rf "$package" build/docs/executed
+  if [ -z "$(find "$package" -maxdepth 0 -newer "$wheel" 2> /dev/null)" ]; then
+    rm -rf "$package"
     unzip -q "$wheel" -d "$package"
   fi
+fi
+if [ -n "$(find -L "$package" -newer build/docs/executed 2> /dev/null | head -n 1)" ]; then
+  rm -rf build/docs/executed
 fi
 PYTHONPATH=$(realpath "$package")
 export PYTHONPATH
