@@ -1,6 +1,7 @@
 """Changes to attention for `model.run(…, edits={…})`: those of the explorer.
 
-    model.run(photo, edits={"blocks.*.attn.scores": qkv.edits.symmetry(0)})
+    >>> model = qkv.load("digits")
+    >>> run = model.run("photo.jpg", edits={"blocks.*.attn.scores": qkv.edits.symmetry(0)})
 
 Each is called with an activation, [images, heads, queries, keys] for scores, and its name.
 """
@@ -51,8 +52,9 @@ def rank(r: int) -> Change:
 def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
     """For "….q" and "….k": a random A of each layer and A⁻ᵀ, which change queries and keys and no score.
 
-    query, key = qkv.edits.gauge()
-    model.run(photo, edits={"blocks.*.attn.q": query, "blocks.*.attn.k": key})
+    >>> model = qkv.load("digits")
+    >>> query, key = qkv.edits.gauge()
+    >>> run = model.run("photo.jpg", edits={"blocks.*.attn.q": query, "blocks.*.attn.k": key})
     """
 
     def of_layer(width: int, name: str) -> numpy.ndarray:

@@ -1,10 +1,14 @@
 """The algebra of queries and keys: what a head compares is one matrix, M = W_Qᵀ W_K.
 
-    >>> layer = qkv.qk.weights("google/vit-base-patch16-224", 3)
-    >>> merged = qkv.qk.merge(layer)                        # or merge(w_q, w_k, b_q, b_k, heads=12) of any array
-    >>> qkv.qk.spectra(layer).symmetry                      # [heads]
-    >>> qkv.qk.spectra("google/vit-base-patch16-224")       # every block and head; a notebook shows a picture
-    >>> model = qkv.load(qkv.qk.truncate_model("google/vit-base-patch16-224", "small", rank=32))
+    >>> layer = qkv.qk.weights("digits", 3)      # or of any model that qkv.load takes
+    >>> layer
+    <weights of digits, block 3: 4 heads, E = 24, D = 96, b_q and b_k; LayerNorm before them>
+    >>> merged = qkv.qk.merge(layer)             # or merge(w_q, w_k, b_q, b_k, heads=4) of any array
+    >>> qkv.qk.spectra(layer).symmetry.round(2)  # [heads]
+    array([0.03, 0.05, 0.02, 0.04])
+    >>> qkv.qk.spectra("digits")                 # every block and head; a notebook shows a picture
+    <spectra of digits: 4 blocks, 4 heads, effective rank 5.1 to 8.0 of 24>
+    >>> model = qkv.load(qkv.qk.truncate_model("digits", "small", rank=4))
 
 Weights are stored output by input, [heads · E, D], as by torch.nn.Linear; float32, float64 or half precision of NumPy,
 PyTorch or JAX. Everything is computed in float64, which results are arrays of. https://arxiv.org/abs/1706.03762 has the

@@ -1,9 +1,9 @@
 """qkv in scikit-learn: vectors of images and texts as transformers, and a classifier for a few labelled photos.
 
-    from qkv.sklearn import ImageEmbedder, ViTClassifier
-
-    classifier = ViTClassifier("facebook/dinov2-small").fit(paths, labels)
-    clusters = make_pipeline(ImageEmbedder(model), HDBSCAN()).fit_predict(qkv.find_images("photos"))
+    >>> from qkv.sklearn import ImageEmbedder, ViTClassifier
+    >>> classifier = ViTClassifier("facebook/dinov2-small").fit(paths, labels)
+    >>> pipeline = make_pipeline(ImageEmbedder("facebook/dinov2-small"), HDBSCAN())
+    >>> clusters = pipeline.fit_predict(qkv.find_images("photos"))
 
 `model` is what qkv.load takes, or a qkv.Model, which clones share. Estimators pickle without weights: the model is loaded again
 from its path where they arrive.

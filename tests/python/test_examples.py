@@ -1,7 +1,9 @@
-"""The examples of the READMEs and of docstrings run, with small models and drawn digits in place of what they name."""
+"""The examples of the READMEs, of docstrings and of the notebooks' cells that the site does not execute run, with small models
+and drawn digits in place of what they name."""
 
 import doctest
 import importlib.util
+import os
 import pkgutil
 import re
 import shutil
@@ -14,19 +16,27 @@ import support
 import qkv
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"^```{code-cell}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SKIPPED = ":tags: [skip-execution]\n"
+HUB = {"google/vit-base-patch16-224": "hf_vit", "facebook/dinov2-small": "hf_dinov2"}
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch, digit_photos):
     """A folder to work in with the photos and the hub's cache of the examples."""
-    snapshots = tmp_path / "hub/models--google--vit-base-patch16-224/snapshots"
-    shutil.copytree(support.GOLDEN / "hf_vit", snapshots / "one")
-    (snapshots.parent / "refs").mkdir()
-    (snapshots.parent / "refs/main").write_text("one")
+    for name in (*HUB, "openai/clip-vit-base-patch32"):
+        repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+        (repository / "snapshots/one").mkdir(parents=True)
+        (repository / "refs").mkdir()
+        (repository / "refs/main").write_text("one")
+        if name in HUB:
+            shutil.copytree(support.GOLDEN / HUB[name], repository / "snapshots/one", dirs_exist_ok=True)
+        else:
+            support.with_numbered_tokenizer("hf_clip", repository / "snapshots/one")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    for folder in ("photos", "examples/digits"):
-        (tmp_path / folder).mkdir(parents=True)
-        for photo in digit_photos:
+    for photo in digit_photos:
+        for folder in ("examples/digits", f"photos/{Path(photo).name[0]}"):
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
             shutil.copy(photo, tmp_path / folder)
     for name in ("cat.jpg", "photo.jpg"):
         shutil.copy(digit_photos[0], tmp_path / name)
@@ -34,43 +44,64 @@ def place(tmp_path, monkeypatch, digit_photos):
     return tmp_path
 
 
-@pytest.mark.parametrize("file", ["README.md", "python/README.md"])
-def test_readme(file, place):
+def names_of_examples(photos):
     draw = numpy.random.default_rng(0).standard_normal
-    names = {name: draw((1, 2, 5, 4), numpy.float32) for name in "qkv"} | {"mask": numpy.ones((5, 5), bool)}
-    blocks = PYTHON.findall((support.ROOT / file).read_text(encoding="utf-8"))
-    assert blocks
-    for block in blocks:
-        exec(compile(block, file, "exec"), names)
+    arrays = {name: draw((1, 2, 5, 4), numpy.float32) for name in "qkv"}
+    return arrays | {"mask": numpy.ones((5, 5), bool), "paths": photos, "labels": [Path(p).name[0] for p in photos]}
+
+
+@pytest.mark.parametrize("file", ["README.md", "python/README.md"])
+def test_readme(file, place, digit_photos):
+    names = names_of_examples(digit_photos)
+    missing = []
+    for block in PYTHON.findall((support.ROOT / file).read_text(encoding="utf-8")):
+        try:
+            exec(compile(block, file, "exec"), names)
+        except ImportError as error:
+            if "pip install" not in str(error):
+                raise
+            missing.append(str(error))
+    assert "model" in names
+    if missing:
+        pytest.skip(f"all blocks ran but those that lack a package: {'; '.join(missing)}")
 
 
 def modules_with_examples():
-    found = [qkv, *pkgutil.walk_packages(qkv.__path__, "qkv.")]
-    files = {}
-    for module in found:
-        spec = importlib.util.find_spec(getattr(module, "__name__", None) or module.name)
-        if spec.origin.endswith(".py") and ">>>" in Path(spec.origin).read_text(encoding="utf-8"):
-            files[spec.name] = spec.origin
-    return sorted(files)
+    found = [qkv.__name__, *(module.name for module in pkgutil.walk_packages(qkv.__path__, "qkv."))]
+    files = {name: importlib.util.find_spec(name).origin for name in found}
+    return [name for name, file in files.items() if file.endswith(".py") and ">>>" in Path(file).read_text("utf-8")]
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
-def test_docstrings(name, place):
-    try:
+def test_docstrings(name, place, digit_photos):
+    if name == "qkv.torch":
+        torch = pytest.importorskip("torch")
+        names = {"model": torch.nn.TransformerEncoderLayer(8, 2), "pixels": torch.ones(3, 1, 8)}
+    elif name == "qkv.transformers":
+        pytest.importorskip("torch")
         if importlib.util.find_spec("torchvision_stub"):
             import torchvision_stub  # noqa: F401  (tools/: before torchvision, beside a torch for the CPU alone)
-        module = importlib.import_module(name)
-    except ImportError as error:
-        if (error.name or "qkv").startswith("qkv"):
-            raise
-        pytest.skip(str(error))
-    names = {"qkv": qkv, "numpy": numpy, "name": "google/vit-base-patch16-224"}
-    if name == "qkv.torch":
-        names |= {"model": module.torch.nn.TransformerEncoderLayer(8, 2), "pixels": module.torch.ones(3, 1, 8)}
-    if name == "qkv.transformers":
-        names["AutoModel"] = pytest.importorskip("transformers").AutoModel
-        names["name"] = str(place / "hub/models--google--vit-base-patch16-224/snapshots/one")
+        snapshot = place / "hub/models--google--vit-base-patch16-224/snapshots/one"
+        names = {"AutoModel": pytest.importorskip("transformers").AutoModel, "name": str(snapshot)}
+    elif name == "qkv.sklearn":
+        names = {"HDBSCAN": pytest.importorskip("sklearn.cluster").HDBSCAN}
+        names["make_pipeline"] = importlib.import_module("sklearn.pipeline").make_pipeline
+    else:
+        names = {}
+    module = importlib.import_module(name)
+    names |= {"qkv": qkv, "numpy": numpy} | names_of_examples(digit_photos)
     runner = doctest.DocTestRunner()
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=names):
         runner.run(test, clear_globs=False)
     assert runner.tries and not runner.failures
+
+
+def test_cells_that_need_a_model(place):
+    cells = CELL.findall((support.ROOT / "docs/notebooks/search-photos.md").read_text(encoding="utf-8"))
+    names = {"np": numpy, "qkv": qkv}
+    exec(next(cell for cell in cells if cell.startswith("def search")), names)
+    names["show"] = lambda found: [os.stat(path) for path, _ in found]
+    skipped = [cell.removeprefix(SKIPPED) for cell in cells if cell.startswith(SKIPPED)]
+    assert skipped
+    for cell in skipped:
+        exec(cell, names)
