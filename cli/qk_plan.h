@@ -20,7 +20,4 @@ struct QkPlanOptions {
 /// Draws random shapes, predicts and measures their plans, and prints how often the planner's choice is the fastest.
 int PlanGrid(const QkPlanOptions& options);
 
-/// "30.0 G"
-std::string ShortCount(double count);
-
 }  // namespace qkv::cli
