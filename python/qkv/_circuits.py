@@ -455,3 +455,34 @@ class Certificates(Sequence):
         import html
 
         return "".join(page for _, page in self._tables) + "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+
+
+class Plan:
+    """Orders of attention's products and what they cost in multiply-adds.
+
+    Of a shape, facts has orders (a dict each: scores, outputs, multiply_adds, multiply_adds_beforehand, bytes,
+    predicted_ms), cheapest, fastest, and in words merging and absorbing: whether they pay. Of a model blocks (a dict for
+    neighbouring blocks of one plan), multiply_adds of all, saved, and merging of each.
+    """
+
+    def __init__(self, facts: dict[str, Any], text: str, page: str) -> None:
+        self.facts = facts
+        self._text = text
+        self._page = page
+
+    def __getitem__(self, key: str) -> Any:
+        return self.facts[key]
+
+    @property
+    def _verdicts(self) -> list[str]:
+        merging = self.facts["merging"]
+        said = [merging] if isinstance(merging, str) else merging
+        return [verdict for verdict in [*said, self.facts.get("absorbing", "")] if verdict]
+
+    def __repr__(self) -> str:
+        return "\n".join([self._text.rstrip("\n"), "", *self._verdicts])
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return self._page + "".join(f"<p>{html.escape(verdict)}</p>" for verdict in self._verdicts)

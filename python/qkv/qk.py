@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
-from ._circuits import Certificates, Directions, Merged, Pair, Rewritten, Spectra, Weights, epsilon, float64
+from ._circuits import Certificates, Directions, Merged, Pair, Plan, Rewritten, Spectra, Weights, epsilon, float64
 from ._model import Model, files_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "Directions",
     "Merged",
     "Pair",
+    "Plan",
     "Rewritten",
     "Spectra",
     "Weights",
@@ -41,6 +42,7 @@ __all__ = [
     "directions",
     "merge",
     "merge_model",
+    "plan",
     "regauge",
     "regauge_model",
     "spectra",
@@ -106,7 +108,7 @@ def regauge(
     """
     import numpy
 
-    pair = _pair("regauge", w_q, w_k, b_q, b_k, heads)
+    pair = _pair("regauge", w_q, w_k, b_q, b_k, heads, "exact")
     if isinstance(gauge, str):
         transforms = _core.qk_gauge(gauge, pair.w_q, pair.w_k, pair.heads)
     else:
@@ -159,12 +161,8 @@ def directions(w_q: Any, w_k: Any = None, *, heads: int | None = None) -> Direct
     """
     import numpy
 
-    if isinstance(w_q, Merged):
-        found = _core.qk_directions_of_merged(w_q.m, w_q.epsilon)
-    else:
-        pair = _pair("directions", w_q, w_k, None, None, heads)
-        found = _core.qk_directions(pair.w_q, pair.w_k, pair.heads, pair.epsilon)
-    values, left, right, firsts = found
+    pair = _factors("directions", w_q, w_k, heads)
+    values, left, right, firsts = _core.qk_directions(pair.w_q, pair.w_k, pair.heads, pair.epsilon)
     return Directions(numpy.array(values), left, right, firsts)
 
 
@@ -200,9 +198,7 @@ def spectra(
             return Spectra.of_model(_core.qk_inspect(entry, report), part, name)
     if hints or part is not None:
         raise TypeError(f"spectra: of weights expected no {next(iter(hints), 'part')}")
-    if isinstance(w_q, Merged):
-        return Spectra.of_heads(_core.qk_spectra_of_merged(w_q.m, cross))
-    pair = _pair("spectra", w_q, w_k, None, None, heads)
+    pair = _factors("spectra", w_q, w_k, heads)
     cross = cross or getattr(pair, "cross", False)
     return Spectra.of_heads(_core.qk_spectra(pair.w_q, pair.w_k, pair.heads, cross))
 
@@ -210,18 +206,27 @@ def spectra(
 def _pair(
     work: str, w_q: Any, w_k: Any, b_q: Any, b_k: Any, heads: int | None, terms: str | None = None
 ) -> Pair:
-    """The weights as a Pair. terms: of a rewriting of the scores."""
+    """The weights as a Pair. terms: what of the scores a rewriting keeps; None: no scores are asked for."""
     if isinstance(w_q, Pair):
         if any(given is not None for given in (w_k, b_q, b_k, heads)):
             raise TypeError(f"{work}: a Pair has weights, biases and heads of its own: give nothing beside it")
-        if isinstance(w_q, Weights) and work not in ("spectra", "directions"):
-            w_q.require_bilinear(work, terms or "exact")
+        if isinstance(w_q, Weights) and terms is not None:
+            w_q.require_bilinear(work, terms)
         return w_q
     if isinstance(w_q, Merged):
         raise TypeError(f"{work}: expected w_q and w_k; split(merged) gives them")
     if w_k is None or heads is None:
         raise TypeError(f"{work}: {'w_k' if w_k is None else 'heads='} is missing: {work}(w_q, w_k, heads=12)")
     return Pair(w_q, w_k, b_q, b_k, heads=heads)
+
+
+def _factors(work: str, w_q: Any, w_k: Any, heads: int | None) -> Pair:
+    """Factors of M, without biases: of a Merged as many as its rank."""
+    if not isinstance(w_q, Merged):
+        return _pair(work, w_q, w_k, None, None, heads)
+    if w_k is not None or heads is not None:
+        raise TypeError(f"{work}: a Merged has all of its heads: give nothing beside it")
+    return split(Merged(w_q.m, epsilon=w_q.epsilon))
 
 
 def _merged(work: str, m: Any) -> Merged:
@@ -285,6 +290,83 @@ def certificate(model: ModelOrPath, *, rank: int | None = None, traits: str = ""
     """
     entry, _ = files_of("certificate", model, hints)
     return Certificates(*_core.qk_certify(entry, 0 if rank is None else _count("rank", rank), traits))
+
+
+@overload
+def plan(model: ModelOrPath, *, batch: int = 1, **hints: Any) -> Plan: ...
+@overload
+def plan(
+    *,
+    width: int,
+    heads: int = 1,
+    tokens: int = 197,
+    queries: int | None = None,
+    head_width: int | None = None,
+    value_width: int | None = None,
+    batch: int = 1,
+    cached: Literal["nothing", "tokens", "keys", "latent"] = "nothing",
+    latent: int | None = None,
+    read: Literal["outputs", "scores"] = "outputs",
+    dtype: Literal["float32", "float64"] = "float32",
+    predict: bool = False,
+) -> Plan: ...
+def plan(model: Any = None, *, batch: int = 1, **options: Any) -> Plan:
+    """The cheapest exact order of attention's products: of each block of an image model, or of one shape.
+
+    width: D, of a token; tokens: that are looked at; queries: that look, such as 1 for the class token (default: all);
+        head_width: E (default: width / heads); value_width: of values (default: E).
+    cached: "nothing", "tokens", "keys" (and values) or "latent", with its width; read: what is wanted.
+    predict: measures this machine for some two seconds, and adds the orders' times. Results do not depend on it.
+    """
+    batch = _count("batch", batch)
+    if model is not None:
+        entry, _ = files_of("plan", model, options)
+        return Plan(*_core.qk_plan_model(entry, batch))
+    return Plan(*_core.qk_plan_shape(*_shape(batch=batch, **options)))
+
+
+def _shape(
+    *,
+    width: int,
+    batch: int,
+    heads: int = 1,
+    tokens: int = 197,
+    queries: int | None = None,
+    head_width: int | None = None,
+    value_width: int | None = None,
+    cached: str = "nothing",
+    latent: int | None = None,
+    read: str = "outputs",
+    dtype: str = "float32",
+    predict: bool = False,
+) -> tuple[Any, bool, bool]:
+    """The shape as the engine takes it, whether it is of float64, and whether times are predicted."""
+    for name, value, expected in (
+        ("cached", cached, ("nothing", "tokens", "keys", "latent")),
+        ("read", read, ("outputs", "scores")),
+        ("dtype", dtype, ("float32", "float64")),
+    ):
+        if value not in expected:
+            raise _core.Error(f"plan: {name}: expected {', '.join(expected)}, got {value!r}")
+    if (latent is None) != (cached != "latent"):
+        raise _core.Error('plan: cached="latent" and latent=, its width, belong together')
+
+    def size(name: str, value: int | None) -> int:
+        return 0 if value is None else _count(name, value)
+
+    workload = _core.workload(
+        _count("width", width),
+        _count("heads", heads),
+        _count("tokens", tokens),
+        size("queries", queries),
+        size("head_width", head_width),
+        size("value_width", value_width),
+        size("latent", latent),
+        batch,
+        cached,
+        read,
+    )
+    return workload, dtype == "float64", predict
 
 
 @contextmanager

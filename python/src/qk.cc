@@ -159,7 +159,6 @@ class MergedHeads {
   }
 
   int64_t heads() const { return m_.dim(0); }
-  View<const double> Matrix(int64_t head) const { return m_[head]; }
   algebra::Merged Head(int64_t head) const {
     return {.matrix = Dense(m_[head]),
             .key_term = u_.empty() ? Tensor<double>() : Dense(u_[head]),
@@ -265,21 +264,6 @@ nb::dict Spectra(const Array& w_q, const Array& w_k, int64_t heads, bool cross) 
   }));
 }
 
-// I, so that IᵀM is the circuit M.
-Tensor<double> Identity(int64_t n) {
-  Tensor<double> identity({n, n});
-  for (int64_t i = 0; i < n; ++i) identity[i * n + i] = 1;
-  return identity;
-}
-
-nb::dict SpectraOfMerged(const Array& m, bool cross) {
-  const MergedHeads merged("spectra", m, {}, {}, {});
-  return ToDict(OfHeads(merged.heads(), [&](int64_t head) {
-    const View<const double> matrix = merged.Matrix(head);
-    return inspect::MeasureCircuit(Identity(matrix.dim(0)), matrix, SpacesOf(matrix.dim(0), matrix.dim(1), cross));
-  }));
-}
-
 // (singular values [H, k], left [H, k, D_q], right [H, k, D_k], the subspaces' first numbers of each head).
 nb::tuple ToTuple(const std::vector<algebra::Directions>& directions) {
   using algebra::Directions;
@@ -295,14 +279,6 @@ nb::tuple FindDirections(const Array& w_q, const Array& w_k, int64_t heads, doub
   return ToTuple(OfHeads(heads, [&](int64_t head) {
     const QueryKeyView pair = layer.Pair(head);
     return algebra::FindDirections(pair.query.weight, pair.key.weight, rounding);
-  }));
-}
-
-nb::tuple DirectionsOfMerged(const Array& m, double rounding) {
-  const MergedHeads merged("directions", m, {}, {}, {});
-  return ToTuple(OfHeads(merged.heads(), [&](int64_t head) {
-    const View<const double> matrix = merged.Matrix(head);
-    return algebra::FindDirections(Identity(matrix.dim(0)), matrix, rounding);
   }));
 }
 
@@ -330,9 +306,7 @@ void BindQk(nb::module_& module) {
   module.def("qk_gauge", &Gauge, "name"_a, "w_q"_a, "w_k"_a, "heads"_a);
   module.def("qk_regauge", &Regauge, "w_q"_a, "w_k"_a, "b_q"_a.none(), "b_k"_a.none(), "heads"_a, "transforms"_a);
   module.def("qk_spectra", &Spectra, "w_q"_a, "w_k"_a, "heads"_a, "cross"_a);
-  module.def("qk_spectra_of_merged", &SpectraOfMerged, "m"_a, "cross"_a);
   module.def("qk_directions", &FindDirections, "w_q"_a, "w_k"_a, "heads"_a, "rounding"_a);
-  module.def("qk_directions_of_merged", &DirectionsOfMerged, "m"_a, "rounding"_a);
 }
 
 }  // namespace qkv::python

@@ -25,6 +25,8 @@
 #include "qkv/core/file.h"
 #include "qkv/lab/certify_model.h"
 #include "qkv/lab/merge.h"
+#include "qkv/lab/plan_model.h"
+#include "qkv/lab/plan_shapes.h"
 #include "qkv/lab/regauge.h"
 #include "qkv/lab/split.h"
 #include "qkv/lab/truncate.h"
@@ -245,6 +247,56 @@ nb::tuple Certify(const app::ModelEntry& entry, int64_t rank, const std::string&
   return nb::make_tuple(std::move(certificates), std::move(tables), nb::cast(certified.notes));
 }
 
+nb::tuple ToTuple(nb::object rows, const report::Table& table) {
+  return nb::make_tuple(std::move(rows), report::ToText(table), report::ToHtml(table));
+}
+
+// ({the shape, its orders, the verdicts}, their table as text and as HTML). predict: in seconds on this machine.
+nb::tuple PlanShape(const attention::Workload& workload, bool wide, bool predict) {
+  Call call;
+  const lab::ShapePlans plans = call.Run([&] {
+    const attention::Workload complete = lab::Complete(workload);
+    const std::optional<lab::Costs> costs =
+        !predict ? std::nullopt : std::optional(wide ? lab::MeasureCosts<double>() : lab::MeasureCosts<float>());
+    return wide ? lab::ListPlans<double>(complete, costs ? &*costs : nullptr)
+                : lab::ListPlans<float>(complete, costs ? &*costs : nullptr);
+  });
+  return ToTuple(ToPython(ToJson(plans)), ToTable(plans));
+}
+
+// ({blocks, savings, verdicts}, their table likewise)
+nb::tuple PlanModel(const app::ModelEntry& entry, int64_t batch) {
+  Call call;
+  const lab::ModelPlan plan = WithFiles(call, entry, [&](const app::AnyModel& files) {
+    files.Require("plan", app::kReplaceMatrices);
+    return lab::PlanModel(files.images(), files.facts().config.tokens(), batch);
+  });
+  io::Json json = {{"multiply_adds", plan.chosen},
+                   {"projected_all_rows", plan.of_all_rows},
+                   {"saved", plan.saved()},
+                   {"merging", MergingVerdicts(plan)}};
+  for (const lab::BlockPlan& blocks : plan.blocks) json["blocks"].push_back(ToJson(blocks));
+  return ToTuple(ToPython(json), ToTable(plan));
+}
+
+attention::Workload WorkloadOf(int64_t width, int64_t heads, int64_t tokens, int64_t queries, int64_t head_width,
+                               int64_t value_width, int64_t latent, int64_t batch, const std::string& cached,
+                               const std::string& read) {
+  using attention::Cached;
+  return {.queries = queries,
+          .keys = tokens,
+          .width = width,
+          .heads = heads,
+          .head_width = head_width,
+          .value_width = value_width,
+          .batch = batch,
+          .cached = cached == "latent" ? Cached::kLatent
+                    : cached == "keys" ? Cached::kKeysAndValues
+                                       : Cached::kTokens,
+          .latent = latent,
+          .read = read == "scores" ? attention::Read::kScores : attention::Read::kOutputs};
+}
+
 std::string DrawHeatmap(const std::string& title, const std::string& row_name, const std::string& column_name,
                         const std::string& value_name, int64_t rows, int64_t columns,
                         const std::vector<double>& values) {
@@ -300,6 +352,11 @@ void BindQkModels(nb::module_& module) {
   module.def("qk_regauge_model", &RegaugeModel, "entry"_a, "gauge"_a, "writing"_a);
   module.def("qk_truncate_model", &TruncateModel, "entry"_a, "rank"_a, "images"_a.none(), "sample"_a, "writing"_a);
   module.def("qk_certify", &Certify, "entry"_a, "rank"_a, "traits"_a);
+  nb::class_<attention::Workload>(module, "Workload");
+  module.def("workload", &WorkloadOf, "width"_a, "heads"_a, "tokens"_a, "queries"_a, "head_width"_a, "value_width"_a,
+             "latent"_a, "batch"_a, "cached"_a, "read"_a);
+  module.def("qk_plan_shape", &PlanShape, "workload"_a, "wide"_a, "predict"_a);
+  module.def("qk_plan_model", &PlanModel, "entry"_a, "batch"_a);
   module.def("draw_heatmap", &DrawHeatmap, "title"_a, "row_name"_a, "column_name"_a, "value_name"_a, "rows"_a,
              "columns"_a, "values"_a);
   module.def("draw_lines", &DrawLines, "title"_a, "x"_a, "y"_a, "names"_a, "lines"_a);
