@@ -12,6 +12,7 @@ from . import qk
 from ._core import Error, version as __version__
 from . import edits as edits
 from ._attention import ImageAttention, TextAttention
+from ._explorer import Exploration
 from ._functional import AttentionGradient, attention, attention_backward
 from ._live import from_timm, from_transformers
 from ._model import Model, find_images, load, set_memory_limit, set_num_threads
@@ -40,6 +41,7 @@ __all__ = [
     "Detections",
     "Error",
     "Evaluation",
+    "Exploration",
     "ImageAttention",
     "Model",
     "ModelWarning",

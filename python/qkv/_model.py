@@ -16,6 +16,7 @@ from ._results import Caption, Classification, Detections, Object, Prediction, S
 if TYPE_CHECKING:
     import numpy
 
+    from ._explorer import Exploration, View
     from ._images import Image, Images
     from ._run import Edit
 
@@ -566,6 +567,20 @@ class Model:
         elif has_both:
             raise _core.Error("run: give decoder_input_ids, [images, tokens], which the decoder reads beside the image")
         return passed
+
+    def explore(
+        self, image: Image, *, views: Sequence[View] | None = None, progress: bool | None = None
+    ) -> Exploration:
+        """The explorer's page about an image, offline in a notebook's cell, its exported HTML, or a file (`save`).
+
+        views: of "attention" (all blocks and heads; the page's pointer is the query), "rollout", "relevance" of the most
+        probable classes, "similarity" and "colours" of the tokens after each block, "heads" (their matrices); default:
+        all that the model has. Pages of large inputs take some MB: fewer views are less. What changes the model (ranks,
+        symmetry, knock-outs) needs the engine: `qkv explore -m PATH`. Opens the model's files again.
+        """
+        from ._explorer import explore
+
+        return explore(self._core, self._path, image, views, progress)
 
     # Texts.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +54,8 @@ class Steps:
 
 def _tqdm() -> Any:
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings(action="ignore"):  # a notebook without ipywidgets gets a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         raise ImportError("progress=True needs tqdm: pip install tqdm") from None
     return tqdm

@@ -81,5 +81,6 @@ void BindActivations(ModelClass& model);
 void BindImages(ModelClass& model);
 void BindTexts(ModelClass& model);
 void BindAttention(ModelClass& model, nb::module_& module);
+void BindExplorer(ModelClass& model, nb::module_& module);
 
 }  // namespace qkv::python

@@ -7,7 +7,7 @@ import { catalogueOf, isImage, labelOf, samplesOf, type Catalogue, type Model } 
 import { dropped, takeFiles, withPaths } from "./own_files";
 import { editsOf, get, kNoEdits, nothingDrawn, set, useStore, type Picture, type State, type ViewName } from "./state";
 import { startTour, Tour } from "./tour";
-import { isKept, theClient, useAnswer } from "./transport/client";
+import { isKept, keptViews, theClient, useAnswer } from "./transport/client";
 import { EngineError } from "./transport/transport";
 import { percent, plain, Problem, Select } from "./ui/controls";
 import { DropDown } from "./ui/menu";
@@ -205,7 +205,7 @@ function Explorer({ s: state, catalogue, model: chosen }: { s: State; catalogue:
       <Header s={s} catalogue={catalogue} model={chosen} recorded={recorded} />
       {(image.busy || pass.busy) && <div class="progress" role="progressbar" aria-label="The model is computing" />}
       <div class="columns">
-        {recorded ? <div /> : <Menu view={s.view} model={model} />}
+        {recorded && !keptViews().length ? <div /> : <Menu view={s.view} model={model} />}
         <main id="main" tabIndex={-1}>
           <Tour />
           {s.lost && (
@@ -244,7 +244,7 @@ function Explorer({ s: state, catalogue, model: chosen }: { s: State; catalogue:
             {
               server: "computed by the server",
               browser: "computed in this browser",
-              recording: "a kept view, without an engine",
+              recording: keptViews().length ? "kept views, without an engine" : "a kept view, without an engine",
             }[theClient().transport.kind]
           }
         </span>
@@ -383,7 +383,11 @@ export function lackOf(view: ViewName, model: Model): string {
 }
 
 function Menu({ view, model }: { view: ViewName; model: Model }) {
-  const nav = useRef<HTMLElement>(null);
+  const nav = useRef<HTMLElement>(null),
+    kept = keptViews();
+  const menu = kMenu
+    .map(([group, views]): (typeof kMenu)[number] => [group, views.filter(([n]) => !kept.length || kept.includes(n))])
+    .filter(([, views]) => views.length);
   useEffect(() => {
     // On a narrow screen the menu is one line that scrolls.
     const current = nav.current?.querySelector<HTMLElement>("[aria-current]");
@@ -392,7 +396,7 @@ function Menu({ view, model }: { view: ViewName; model: Model }) {
   }, [view]);
   return (
     <nav class="menu-of-views" aria-label="Views" ref={nav}>
-      {kMenu.map(([group, views]) => (
+      {menu.map(([group, views]) => (
         <div key={group}>
           <h2>{group}</h2>
           <ul>

@@ -4,6 +4,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { toBase64 } from "../base64";
 import { encode, type Json, type NamedArray, type Packet } from "../packet";
+import type { ViewName } from "../state";
 import { keyOf } from "./recording";
 import { EngineError, type Transport } from "./transport";
 
@@ -172,7 +173,9 @@ export class Client {
 let client: Client;
 export const theClient = (): Client => client;
 export const setClient = (to: Client) => (client = to);
-/** Whether this page is a kept view, without an engine. */
+/** The views of a page without an engine, if it holds several. */
+export const keptViews = (): ViewName[] => client.transport.views ?? [];
+/** Whether this page is a kept view, or several, without an engine. */
 export const isKept = (): boolean => client.transport.kind === "recording";
 
 // The keys that the views on the page show, one for each use of the hook.

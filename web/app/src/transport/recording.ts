@@ -1,6 +1,7 @@
-// Answers kept in an exported page: the calls that its view made, by name and request.
+// Answers kept in a page without an engine: the calls that its views make, by name and request.
 import { fromBase64 } from "../base64";
 import { decode, type Packet } from "../packet";
+import type { ViewName } from "../state";
 import { EngineError, type Transport } from "./transport";
 
 /** [key, packet in base64] of every call, and the state as an address. */
@@ -8,6 +9,8 @@ export interface Recording {
   hash: string;
   title: string;
   calls: [string, string][];
+  /** The views whose answers are there, if it is not the one of the address alone. */
+  views?: ViewName[];
 }
 
 /** Objects with their fields in a fixed order, so that equal requests have equal keys. */
@@ -31,8 +34,10 @@ export function recordingOf(document: Document): Recording | null {
 
 export class RecordingTransport implements Transport {
   readonly kind = "recording";
+  readonly views: ViewName[];
   private readonly calls: Map<string, string>;
   constructor(recording: Recording) {
+    this.views = recording.views ?? [];
     this.calls = new Map(recording.calls);
   }
   async call(name: string, request: Packet): Promise<Packet> {
@@ -43,7 +48,7 @@ export class RecordingTransport implements Transport {
         ? [...this.calls].find(([key]) => key.startsWith("image ") && key.includes(image))?.[1]
         : this.calls.get(keyOf(name, request));
     if (packet === undefined)
-      throw new EngineError("This file holds one view and no engine: open the explorer for others.", "not_recorded");
+      throw new EngineError("This page holds no engine: open the explorer for more.", "not_recorded");
     return decode(fromBase64(packet).buffer);
   }
 }

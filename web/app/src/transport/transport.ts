@@ -1,10 +1,13 @@
 // How the page reaches the engine. Three ways carry the same packets: a server, WebAssembly in a worker, and the answers
 // recorded in an exported page.
 import type { Packet } from "../packet";
+import type { ViewName } from "../state";
 
 export interface Transport {
   /** "server", "browser" (WebAssembly) or "recording". */
   readonly kind: string;
+  /** Of a recording: the views that it holds, if they are several. */
+  readonly views?: ViewName[];
   /** Bytes of the request's packet in, the answer's packet out. Throws EngineError. `signal`: nobody waits any more. */
   call(name: string, request: Packet, signal?: AbortSignal): Promise<Packet>;
   /**

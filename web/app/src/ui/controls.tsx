@@ -150,7 +150,7 @@ export const WQ = W("Q"),
 export function KeptOnly() {
   return isKept() ? (
     <p class="note" role="status" data-not-kept>
-      This file holds one view and no engine: open the explorer for others.
+      This page holds no engine: open the explorer for more.
     </p>
   ) : null;
 }

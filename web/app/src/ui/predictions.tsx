@@ -2,7 +2,7 @@
 import type { Bench } from "../bench";
 import { findsRegions, labelOf } from "../model";
 import { nothingDrawn, set } from "../state";
-import { isKept } from "../transport/client";
+import { isKept, keptViews } from "../transport/client";
 import { cosine } from "../vectors";
 import { percent, plain } from "./controls";
 
@@ -57,7 +57,7 @@ export function Predictions({ bench, chosen }: { bench: Bench; chosen?: number }
             <button
               type="button"
               aria-pressed={index === chosen}
-              disabled={isKept()}
+              disabled={isKept() && !keptViews().includes("relevance")}
               title={`Relevance of ${labelOf(model, index)}`}
               onClick={() =>
                 set({ klass: index, ...(bench.s.view === "knockout" ? {} : { view: "relevance" as const }) })

@@ -1,6 +1,6 @@
 // Views kept as files: the HTML works offline, PNG and SVG show what was on the page.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -45,6 +45,15 @@ test("an HTML file works without a network, hovering included", async () => {
   await kept.waitForTimeout(150);
   assert.notEqual(await pixels(kept, ".head-grid canvas"), before);
   assert.equal(await kept.locator(".menu-of-views").count(), 0);
+  assert.deepEqual(kept.problems, []);
+  // Python's model.explore keeps several views, in a frame.
+  const several = readFileSync(path, "utf8").replace(/"hash":/, '"views":["attention","heads"],"hash":');
+  const framed = join(folder, "framed.html");
+  writeFileSync(framed, `<iframe srcdoc="${several.replaceAll("&", "&amp;").replaceAll('"', "&quot;")}"></iframe>`);
+  await kept.goto(pathToFileURL(framed).href);
+  const frame = kept.frameLocator("iframe");
+  await frame.locator(".head-grid canvas").waitFor();
+  assert.deepEqual(await frame.locator(".menu-of-views a").allInnerTexts(), ["Attention", "Heads"]);
   assert.deepEqual(kept.problems, []);
   await kept.context().close();
   await page.context().close();
