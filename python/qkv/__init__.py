@@ -12,14 +12,13 @@ from . import qk
 from ._core import Error, version as __version__
 from . import edits as edits
 from ._attention import ImageAttention, TextAttention
-from ._explorer import Exploration
 from ._functional import AttentionGradient, attention, attention_backward
 from ._live import from_timm, from_transformers
 from ._model import Model, find_images, load, set_memory_limit, set_num_threads
 from ._notes import ModelWarning
 from ._pipeline import pipeline
 from ._run import Run
-from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
+from ._results import Caption, Classification, Detections, Exploration, Object, Prediction, Segment, Segmentation, Text
 from ._training import Evaluation, Setting, Step, TrainingRun, train, training_settings
 
 Error.__module__ = "qkv"

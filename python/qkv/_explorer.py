@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _core, _images, _progress
+from ._results import Exploration
 
 View = Literal["attention", "rollout", "relevance", "similarity", "colours", "heads"]
 VIEWS: tuple[View, ...] = ("attention", "rollout", "relevance", "similarity", "colours", "heads")
@@ -23,32 +23,6 @@ _ALL_BLOCKS_BYTES = 96 << 20
 # Cosines of all tokens after each block, beyond which only who asks for them gets them.
 _SIMILARITY_BYTES = 24 << 20
 _CLASSES = 6  # that have their relevance, the most probable ones
-_HEIGHT = 760  # pixels of the frame in a notebook
-
-
-class Exploration:
-    """A page that shows an image as a model sees it. A notebook shows it; `save` writes it as one file for a browser."""
-
-    def __init__(self, model: str, name: str, views: Sequence[str], page: str) -> None:
-        self.model = model
-        self.path = name
-        self.views = tuple(views)
-        self.html = page
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page, which needs nothing else."""
-        Path(path).write_text(self.html, encoding="utf-8")
-
-    def __repr__(self) -> str:
-        size = len(self.html) / 1e6
-        return f"<qkv.Exploration of {self.path} by {self.model}: {', '.join(self.views)}; {size:.1f} MB of HTML>"
-
-    def _repr_html_(self) -> str:
-        page = html.escape(self.html, quote=True)
-        return (
-            f'<iframe srcdoc="{page}" title="qkv explorer" width="100%" height="{_HEIGHT}" '
-            'style="border: 0" allow="fullscreen"></iframe>'
-        )
 
 
 def explore(
@@ -64,6 +38,8 @@ def explore(
     place = template.find('<script type="module" id="program">')
     if place < 0:
         raise _core.Error("explore: this qkv was built without Node.js, so it has no page of the explorer")
+    if core.folder and not os.path.exists(core.folder):
+        raise _core.Error(f"explore: {model}: its files are gone; save the model to a folder, and load that")
     title = os.path.basename(os.path.normpath(model)) if os.path.exists(model) else model
     recorder = _Recorder(core.explorer(title), items[0])
     kept: list[str] = []

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from . import _core, _images, _progress
 from ._attention import ImageAttention, TextAttention
 from ._run import Run, run
-from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation, Text
+from ._results import Caption, Classification, Detections, Exploration, Object, Prediction, Segment, Segmentation, Text
 
 if TYPE_CHECKING:
     import numpy
 
-    from ._explorer import Exploration, View
+    from ._explorer import View
     from ._images import Image, Images
     from ._run import Edit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,6 +52,8 @@ class Steps:
 
 
 def _tqdm() -> Any:
+    import warnings
+
     try:
         with warnings.catch_warnings(action="ignore"):  # a notebook without ipywidgets gets a bar of text
             from tqdm.auto import tqdm

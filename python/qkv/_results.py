@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -139,6 +140,36 @@ def _rle_counts(counts: str | list[int]) -> list[int]:
                 value -= 1 << shift
         numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
     return numbers
+
+
+class Exploration:
+    """A page that shows an image as a model sees it. A notebook shows it; `save` writes it as one file for a browser."""
+
+    _HEIGHT = 760  # pixels of its frame
+
+    def __init__(self, model: str, name: str, views: Sequence[str], page: str) -> None:
+        self.model = model
+        self.path = name
+        self.views = tuple(views)
+        self.html = page
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, which needs nothing else."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.html)
+
+    def __repr__(self) -> str:
+        size = len(self.html) / 1e6
+        return f"<qkv.Exploration of {self.path} by {self.model}: {', '.join(self.views)}; {size:.1f} MB of HTML>"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        page = html.escape(self.html, quote=True)
+        return (
+            f'<iframe srcdoc="{page}" title="qkv explorer" width="100%" height="{self._HEIGHT}" '
+            'style="border: 0" allow="fullscreen"></iframe>'
+        )
 
 
 class Caption(NamedTuple):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import difflib
 import functools
-import html
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -177,6 +174,9 @@ class TrainingRun:
         )
 
     def _repr_html_(self) -> str:
+        import base64
+        import html
+
         picture = base64.b64encode(self.curves.encode()).decode()
         words = html.escape(repr(self)[1:-1])
         return f'<p>{words}</p><img alt="{words}" src="data:image/svg+xml;base64,{picture}" style="max-width: 100%">'
@@ -253,6 +253,8 @@ def _texts_of(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
     texts = {}
     for name, value in settings.items():
         if name not in known:
+            import difflib
+
             near = difflib.get_close_matches(name, known, 1)
             raise TypeError(
                 f"{function}: unknown setting {name!r}"
