@@ -355,7 +355,7 @@ VALUES = [None, True, -1, 0, 2**31, 2**63, 10**30, 0.5, float("nan"), float("inf
           np.zeros((2, 3, 3, 3), np.uint8), np.zeros((1, 2, 3, 3, 3), np.uint8), np.array("x"), np.array([None]),
           np.int64(3), np.float32(1), np.bool_(True), np.zeros(3, [("a", "i4")]), Path("/nonexistent")]
 GENERATION = ["max_new_tokens", "temperature", "top_k", "top_p", "num_beams", "seed", "do_sample", "cut", "nonsense"]
-NEEDED = {"images": np.zeros((8, 8), np.uint8), "inputs": np.zeros((8, 8), np.uint8), "sentences": "a", "texts": "a",
+NEEDED = {"images": np.zeros((8, 8), np.uint8), "image": np.zeros((8, 8), np.uint8), "inputs": np.zeros((8, 8), np.uint8), "sentences": "a", "texts": "a",
           "image_or_text": np.zeros((8, 8), np.uint8), "prompt": "a", "a": [[1.0]], "b": [[1.0]]}
 calls = wrong = 0
 
