@@ -23,7 +23,12 @@ def float64(name: str, array: Any) -> numpy.ndarray:
         raise TypeError(f"{name}: expected an array of NumPy, PyTorch or JAX, got a {type(array).__name__}")
     if str(array.dtype) == "float64" and hasattr(array, "__array_interface__"):
         return array
-    return _core.to_float64(array, name)
+    try:
+        return _core.to_float64(array, name)
+    except TypeError:
+        raise TypeError(
+            f"{name}: cannot read this {type(array).__name__}: expected a dense array in the CPU's memory, as by .cpu()"
+        ) from None
 
 
 def epsilon(array: Any) -> float:
@@ -103,13 +108,13 @@ class Pair:
 class Weights(Pair):
     """The attention weights of one block of a model, for all heads.
 
-    w_q, w_k, w_v: [heads · E, D]; w_o: [D, heads · E] or None; b_q, b_k, b_v, b_o: their biases, or None. Keys and values
-    that heads share are repeated for each of them; shared_keys: how many there are. Where the kind of attention has no
-    W_Q and W_K, these are ones that give the same scores.
+    w_q, w_k, w_v: [heads · E, D]; w_o: [D, heads · E] or None; b_q, b_k, b_v, b_o: their biases, or None. Keys and
+    values that heads share are repeated for each of them; shared_keys: how many there are. Where the kind of attention
+    has no W_Q and W_K, these are ones that give the same scores.
 
-    norm: "layer_norm", "rms_norm" or "", what normalises the tokens before them, with gamma, beta [D] and eps. folded: the
-    projections are of tokens that are normalised only: its gain and offset are in them, and a LayerNorm's mean is taken
-    off. cross: keys and values come from tokens of another sequence, with source_norm. layer_scale: [D], of the output.
+    norm: "layer_norm", "rms_norm" or "", what normalises the tokens before them, with gamma, beta [D] and eps. folded:
+    the projections are of tokens that are normalised only: its gain and offset are in them, and a LayerNorm's mean is
+    taken off. cross: keys and values come from tokens of another sequence, with source_norm. layer_scale: [D], of the output.
 
     obstacles: what stands between W_Q, W_K and the scores (RoPE, QK-norm): M alone does not give them then.
     """
@@ -170,8 +175,8 @@ class Weights(Pair):
 class Merged:
     """M = W_Qᵀ W_K of heads: score(i, j) = scale · (x_i M y_j + u · y_j + w · x_i + c).
 
-    m: [heads, D_q, D_k]; u = W_Kᵀ b_Q: [heads, D_k] or None; w = W_Qᵀ b_K: [heads, D_q] or None; c = b_Q · b_K: [heads] or
-    None. terms: "exact", or "softmax" if w and c were left out, which are the same for all keys of a query.
+    m: [heads, D_q, D_k]; u = W_Kᵀ b_Q: [heads, D_k] or None; w = W_Qᵀ b_K: [heads, D_q] or None; c = b_Q · b_K: [heads]
+    or None. terms: "exact", or "softmax" if w and c were left out, which are the same for all keys of a query.
     """
 
     def __init__(
@@ -231,13 +236,13 @@ class Merged:
 
 
 class Directions:
-    """The directions that heads compare: M = Σ σ_i left_i right_iᵀ, left_i in the queries' tokens, right_i in the keys'.
+    """The directions that heads compare: M = Σ σ_i left_i right_iᵀ, of the queries' and of the keys' tokens.
 
     singular_values: [heads, k], descending; left: [heads, k, D_q]; right: [heads, k, D_k], rows of length 1.
     subspaces: of each head the ranges of numbers that belong together. Where a range has one number, its direction is
-    determined (up to the common sign of left and right). Singular values that are equal up to rounding have one subspace
-    in common, in which any other orthogonal basis serves as well; values that are zero up to rounding likewise, and their
-    left and right vectors have nothing to do with each other.
+    determined (up to the common sign of left and right). Singular values that are equal up to rounding have one
+    subspace in common, in which any other orthogonal basis serves as well; values that are zero up to rounding
+    likewise, and their left and right vectors have nothing to do with each other.
     """
 
     def __init__(
@@ -287,10 +292,10 @@ _OF_PAIRS = ("query_norm", "key_norm", "key_bias_norm", "gauge_excess")
 class Spectra:
     """What is measured of the M of each head; arrays are [heads], or of a model [blocks, heads].
 
-    singular_values: […, k], descending; eigenvalues: […, k], complex, by descending magnitude, or None where queries and
-        keys come from two spaces (cross-attention).
-    effective_rank: exp of the entropy of σ / Σσ; stable_rank: Σσ² / σ_1²; rank: values above rounding; rank_90, rank_99,
-        rank_99_9: the least rank that holds that much of Σσ²; condition: σ_1 / σ_rank.
+    singular_values: […, k], descending; eigenvalues: […, k], complex, by descending magnitude, or None where queries
+        and keys come from two spaces (cross-attention).
+    effective_rank: exp of the entropy of σ / Σσ; stable_rank: Σσ² / σ_1²; rank: values above rounding; rank_90,
+        rank_99, rank_99_9: the least rank that holds that much of Σσ²; condition: σ_1 / σ_rank.
     symmetry: (‖M_s‖² − ‖M_a‖²) / ‖M‖² of the symmetric and the antisymmetric part: 1 symmetric, −1 antisymmetric.
     eigenvalue_sign: Σ Re λ / Σ |λ|: 1: tokens attend to similar ones; −1: to dissimilar ones.
     Of a model also ov, the same of W_O W_V (eigenvalue_sign 1: what is read is copied, −1: taken away), and query_norm,
@@ -394,14 +399,15 @@ class Spectra:
         shape = " blocks, ".join(str(n) for n in self.effective_rank.shape)
         of = f" of {self.source}" if self.source else ""
         low, high = self.effective_rank.min(), self.effective_rank.max()
-        return f"<spectra{of}: {shape} heads, effective rank {low:.1f} to {high:.1f} of {self.singular_values.shape[-1]}>"
+        count = self.singular_values.shape[-1]
+        return f"<spectra{of}: {shape} heads, effective rank {low:.1f} to {high:.1f} of {count}>"
 
 
 class Rewritten(os.PathLike):
     """A model that was written: give it to qkv.load.
 
-    before, after: parameters, query_key_parameters, bytes, and multiply_adds of an image. dtype: of the new tensors. notes:
-    what should be known about it.
+    before, after: parameters, query_key_parameters, bytes, and multiply_adds of an image. dtype: of the new tensors.
+    notes: what should be known about it.
     """
 
     def __init__(self, path: str, written: dict[str, Any]) -> None:
@@ -428,9 +434,9 @@ class Rewritten(os.PathLike):
 class Certificates(Sequence):
     """Which rewritings of a model's attention are exact, a dict for each block, head and rewriting.
 
-    Its keys: block, head (None: of the whole layer), part (of a text model), rewriting, verdict ("exact", "exact after
-    softmax only", "approximate", "impossible"), obstructions, and where they apply rank, weight_error, logit_bound,
-    attention_bound, condition, else None. notes: what they leave out.
+    Its keys: block, head (None: the whole layer), rewriting, verdict ("exact", "exact after softmax only",
+    "approximate", "impossible"), obstructions; weight_error, logit_bound, attention_bound and condition, None where
+    they do not apply; part, of a text model, and rank, of "truncate". notes: what they leave out.
     """
 
     def __init__(self, certificates: list[dict[str, Any]], tables: list[tuple[str, str]], notes: list[str]) -> None:
@@ -461,8 +467,8 @@ class Plan:
     """Orders of attention's products and what they cost in multiply-adds.
 
     Of a shape, facts has orders (a dict each: scores, outputs, multiply_adds, multiply_adds_beforehand, bytes,
-    predicted_ms), cheapest, fastest, and in words merging and absorbing: whether they pay. Of a model blocks (a dict for
-    neighbouring blocks of one plan), multiply_adds of all, saved, and merging of each.
+    predicted_ms), cheapest, fastest, and in words merging and absorbing: whether they pay. Of a model blocks (a dict
+    for neighbouring blocks of one plan), multiply_adds of all, saved, and merging of each.
     """
 
     def __init__(self, facts: dict[str, Any], text: str, page: str) -> None:

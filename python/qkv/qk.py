@@ -43,6 +43,7 @@ __all__ = [
     "merge",
     "merge_model",
     "plan",
+    "plan_model",
     "regauge",
     "regauge_model",
     "spectra",
@@ -65,8 +66,8 @@ def merge(
 ) -> Merged:
     """M = W_Qᵀ W_K of each head, with u = W_Kᵀ b_Q and, exact, w = W_Qᵀ b_K and c = b_Q · b_K.
 
-    w_q: [heads · E, D_q], or a Pair, which has all of it; w_k: [heads · E, D_k], or fewer heads, which groups of queries
-    share; b_q, b_k: their biases, [rows].
+    w_q: [heads · E, D_q], or a Pair, which has all of it; w_k: [heads · E, D_k], or fewer heads, which groups of
+    queries share; b_q, b_k: their biases, [rows].
     terms: "softmax" leaves out w and c, which are the same for all keys of a query and so cancel in a softmax over the
         keys; not if scores have sinks, a soft cap, or go elsewhere.
     """
@@ -81,14 +82,15 @@ def merge(
 def split(m: Any, rank: int | None = None) -> Pair:
     """W_Q and W_K of a Merged, or of M [heads, D_q, D_k] or [D_q, D_k] alone, balanced: W_Q W_Qᵀ = W_K W_Kᵀ.
 
-    The scores are the same, the weights are not the original ones, which M does not know; biases count as one more input.
+    The scores are the same, the weights are not the original ones, which M does not know; biases count as one more
+    input.
     rank: E of the result; None: the greatest rank of a head. Raises Error if a head's rank is above it: that is
     `truncate`. Of an array alone the scores are x M y, without a scale.
     """
     merged = _merged("split", m)
     rank = 0 if rank is None else _count("rank", rank)
-    rounding = merged.epsilon / 2
-    return _of_heads(_core.qk_split(merged.m, merged.u, merged.w, merged.c, rank, rounding), merged.scale, merged.epsilon)
+    stacked = _core.qk_split(merged.m, merged.u, merged.w, merged.c, rank, merged.epsilon / 2)
+    return _of_heads(stacked, merged.scale, merged.epsilon)
 
 
 def regauge(
@@ -100,10 +102,10 @@ def regauge(
     heads: int | None = None,
     gauge: Literal["balanced", "orthonormal_keys", "identity_block"] | Any = "balanced",
 ) -> Pair:
-    """Other weights of the same scores: W_Q → Tᵀ W_Q, W_K → T⁻¹ W_K, biases too, with an invertible T for each key head.
+    """Other weights of the same scores: W_Q → Tᵀ W_Q, W_K → T⁻¹ W_K, biases too, with a T for each head of keys.
 
     gauge: "balanced": W_Q W_Qᵀ = W_K W_Kᵀ, the least ‖W_Q‖² + ‖W_K‖²; "orthonormal_keys": W_K W_Kᵀ = I;
-        "identity_block": E columns of W_K are the identity; or T itself, [key_heads, E, E] or [E, E] for all.
+        "identity_block": E columns of W_K are the identity; or T, invertible, [key_heads, E, E] or [E, E] for all.
     Raises Error if T is singular, or a gauge by name needs weights of full rank (`split` does not).
     """
     import numpy
@@ -134,9 +136,9 @@ def truncate(
 ) -> Pair:
     """The best pair with `rank` features a head, and the same scale: every head has keys of its own then.
 
-    Without tokens the least ‖M − M_r‖; with x [N, D_q] or [B, N, D_q] (and y, the tokens of keys, if they are others) the
-    least error of these tokens' scores. Biases count as one more input. terms="softmax": up to a constant for each query,
-    of which nothing is left in softmax; b_K is dropped. Neither is optimal after softmax. Raises Error unless
+    Without tokens the least ‖M − M_r‖; with x [N, D_q] or [B, N, D_q] (and y, the tokens of keys, if they are others)
+    the least error of these tokens' scores. Biases count as one more input. terms="softmax": up to a constant for each
+    query, of which nothing is left in softmax; b_K is dropped. Neither is optimal after softmax. Raises Error unless
     1 <= rank <= min(E, D).
     """
     pair = _pair("truncate", w_q, w_k, b_q, b_k, heads, terms)
@@ -186,9 +188,9 @@ def spectra(
 
     w_q: weights as of `merge`, a Pair or a Merged; cross: tokens of keys are of another space than those of queries, so
     that M has no symmetric part and no eigenvalues.
-    Or a model or its path, of which every block is measured as `qkv qk inspect` does: the norm before a layer folded in and
-    its mean taken off, so that components that tokens never have do not count. part: "encoder", "decoder" or "cross" of a
-    text model that has several; hints: as of `qkv.load`.
+    Or a model or its path, of which every block is measured as `qkv qk inspect` does: the norm before a layer folded in
+    and its mean taken off, so that components that tokens never have do not count. part: "encoder", "decoder" or
+    "cross" of a text model that has several; hints: as of `qkv.load`.
     """
     if isinstance(w_q, (Model, str, os.PathLike)):
         if w_k is not None or heads is not None or cross:
@@ -201,6 +203,56 @@ def spectra(
     pair = _factors("spectra", w_q, w_k, heads)
     cross = cross or getattr(pair, "cross", False)
     return Spectra.of_heads(_core.qk_spectra(pair.w_q, pair.w_k, pair.heads, cross))
+
+
+def plan(
+    *,
+    width: int,
+    heads: int = 1,
+    tokens: int = 197,
+    queries: int | None = None,
+    head_width: int | None = None,
+    value_width: int | None = None,
+    batch: int = 1,
+    cached: Literal["nothing", "tokens", "keys", "latent"] = "nothing",
+    latent: int | None = None,
+    read: Literal["outputs", "scores"] = "outputs",
+    dtype: Literal["float32", "float64"] = "float32",
+    predict: bool = False,
+) -> Plan:
+    """The orders of attention's products for one shape, which is the cheapest, and whether merging W_Q and W_K pays.
+
+    width: D, of a token; tokens: that are looked at; queries: that look, such as 1 for the class token (default: all);
+        head_width: E (default: width / heads); value_width: of values (default: E).
+    cached: "nothing", "tokens", "keys" (and values) or "latent", with its width; read: what is wanted.
+    predict: measures this machine for some two seconds, and adds the orders' times.
+    """
+    for name, value, expected in (
+        ("cached", cached, ("nothing", "tokens", "keys", "latent")),
+        ("read", read, ("outputs", "scores")),
+        ("dtype", dtype, ("float32", "float64")),
+    ):
+        if value not in expected:
+            raise _core.Error(f"plan: {name}: expected {', '.join(expected)}, got {value!r}")
+    if (latent is None) != (cached != "latent"):
+        raise _core.Error('plan: cached="latent" and latent=, its width, belong together')
+
+    def size(name: str, value: int | None) -> int:
+        return 0 if value is None else _count(name, value)
+
+    workload = _core.workload(
+        _count("width", width),
+        _count("heads", heads),
+        _count("tokens", tokens),
+        size("queries", queries),
+        size("head_width", head_width),
+        size("value_width", value_width),
+        size("latent", latent),
+        _count("batch", batch),
+        cached,
+        read,
+    )
+    return Plan(*_core.qk_plan_shape(workload, dtype == "float64", predict))
 
 
 def _pair(
@@ -275,7 +327,8 @@ def _count(name: str, value: Any) -> int:
 def weights(model: ModelOrPath, block: int, *, part: str | None = None, fold: bool = False, **hints: Any) -> Weights:
     """The attention weights of one block, of all heads, from a model's files.
 
-    part: "encoder", "decoder" or "cross" of a text model that has several. fold: the norm before the projections goes into
+    part: "encoder", "decoder" or "cross" of a text model that has several. fold: the norm before the projections goes
+    into
     them: W diag(gamma), b + W beta, and a LayerNorm's mean taken off. hints: as of `qkv.load`.
     """
     entry, name = files_of("weights", model, hints)
@@ -292,81 +345,10 @@ def certificate(model: ModelOrPath, *, rank: int | None = None, traits: str = ""
     return Certificates(*_core.qk_certify(entry, 0 if rank is None else _count("rank", rank), traits))
 
 
-@overload
-def plan(model: ModelOrPath, *, batch: int = 1, **hints: Any) -> Plan: ...
-@overload
-def plan(
-    *,
-    width: int,
-    heads: int = 1,
-    tokens: int = 197,
-    queries: int | None = None,
-    head_width: int | None = None,
-    value_width: int | None = None,
-    batch: int = 1,
-    cached: Literal["nothing", "tokens", "keys", "latent"] = "nothing",
-    latent: int | None = None,
-    read: Literal["outputs", "scores"] = "outputs",
-    dtype: Literal["float32", "float64"] = "float32",
-    predict: bool = False,
-) -> Plan: ...
-def plan(model: Any = None, *, batch: int = 1, **options: Any) -> Plan:
-    """The cheapest exact order of attention's products: of each block of an image model, or of one shape.
-
-    width: D, of a token; tokens: that are looked at; queries: that look, such as 1 for the class token (default: all);
-        head_width: E (default: width / heads); value_width: of values (default: E).
-    cached: "nothing", "tokens", "keys" (and values) or "latent", with its width; read: what is wanted.
-    predict: measures this machine for some two seconds, and adds the orders' times. Results do not depend on it.
-    """
-    batch = _count("batch", batch)
-    if model is not None:
-        entry, _ = files_of("plan", model, options)
-        return Plan(*_core.qk_plan_model(entry, batch))
-    return Plan(*_core.qk_plan_shape(*_shape(batch=batch, **options)))
-
-
-def _shape(
-    *,
-    width: int,
-    batch: int,
-    heads: int = 1,
-    tokens: int = 197,
-    queries: int | None = None,
-    head_width: int | None = None,
-    value_width: int | None = None,
-    cached: str = "nothing",
-    latent: int | None = None,
-    read: str = "outputs",
-    dtype: str = "float32",
-    predict: bool = False,
-) -> tuple[Any, bool, bool]:
-    """The shape as the engine takes it, whether it is of float64, and whether times are predicted."""
-    for name, value, expected in (
-        ("cached", cached, ("nothing", "tokens", "keys", "latent")),
-        ("read", read, ("outputs", "scores")),
-        ("dtype", dtype, ("float32", "float64")),
-    ):
-        if value not in expected:
-            raise _core.Error(f"plan: {name}: expected {', '.join(expected)}, got {value!r}")
-    if (latent is None) != (cached != "latent"):
-        raise _core.Error('plan: cached="latent" and latent=, its width, belong together')
-
-    def size(name: str, value: int | None) -> int:
-        return 0 if value is None else _count(name, value)
-
-    workload = _core.workload(
-        _count("width", width),
-        _count("heads", heads),
-        _count("tokens", tokens),
-        size("queries", queries),
-        size("head_width", head_width),
-        size("value_width", value_width),
-        size("latent", latent),
-        batch,
-        cached,
-        read,
-    )
-    return workload, dtype == "float64", predict
+def plan_model(model: ModelOrPath, *, batch: int = 1, **hints: Any) -> Plan:
+    """The orders of attention's products that inference takes in each block of an image model, and what they save."""
+    entry, _ = files_of("plan_model", model, hints)
+    return Plan(*_core.qk_plan_model(entry, _count("batch", batch)))
 
 
 @contextmanager
@@ -401,8 +383,8 @@ def merge_model(
     """Writes an image model whose heads have M and u in place of W_Q and W_K, with the same attention.
 
     out: a folder that does not exist or is empty; it appears whole or not at all. dtype: of the new tensors, "float32",
-    "float16" or "bfloat16" (default: that of the weights they replace). force: replace what is in the folder. Raises Error
-    if queries and keys are normalised or rotated. The logger "qkv" and `notes` say what it costs.
+    "float16" or "bfloat16" (default: that of the weights they replace). force: replace what is in the folder. Raises
+    Error if queries and keys are normalised or rotated. The logger "qkv" and `notes` say what it costs.
     """
     with _writing("merge_model", model, out, dtype, force, progress, hints) as (entry, writing):
         return Rewritten(os.fspath(out), _core.qk_merge_model(entry, writing))
@@ -420,8 +402,8 @@ def split_model(
 ) -> Rewritten:
     """Writes a merged model with queries and keys again, balanced. Arguments as of `merge_model`.
 
-    width: features of a head's queries and keys (default: those of its values, which every library can load). Raises Error
-    if a head's M has a higher rank.
+    width: features of a head's queries and keys (default: those of its values, which every library can load). Raises
+    Error if a head's M has a higher rank.
     """
     width = 0 if width is None else _count("width", width)
     with _writing("split_model", model, out, dtype, force, progress, hints) as (entry, writing):
@@ -438,7 +420,10 @@ def regauge_model(
     progress: bool | None = None,
     **hints: Any,
 ) -> Rewritten:
-    """Writes an image model with other W_Q and W_K of the same attention, as `regauge`. Arguments as of `merge_model`."""
+    """Writes an image model with other W_Q and W_K of the same attention, by `regauge`.
+
+    Arguments as of `merge_model`.
+    """
     with _writing("regauge_model", model, out, dtype, force, progress, hints) as (entry, writing):
         return Rewritten(os.fspath(out), _core.qk_regauge_model(entry, gauge, writing))
 

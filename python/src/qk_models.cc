@@ -268,7 +268,7 @@ nb::tuple PlanShape(const attention::Workload& workload, bool wide, bool predict
 nb::tuple PlanModel(const app::ModelEntry& entry, int64_t batch) {
   Call call;
   const lab::ModelPlan plan = WithFiles(call, entry, [&](const app::AnyModel& files) {
-    files.Require("plan", app::kReplaceMatrices);
+    files.Require("plan_model", app::kReplaceMatrices);
     return lab::PlanModel(files.images(), files.facts().config.tokens(), batch);
   });
   io::Json json = {{"multiply_adds", plan.chosen},

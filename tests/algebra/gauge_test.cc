@@ -126,6 +126,39 @@ TYPED_TEST(GaugeTest, IdentityBlock) {
   }
 }
 
+// Σ W_Q W_Qᵀ = W_K W_Kᵀ, and the scores of each head as before.
+TEST(Gauge, HeadsThatShareKeysAreBalancedTogether) {
+  const Case a = RandomCase({4, 12, 4}, 31), b = RandomCase({4, 12, 4}, 32);
+  const ProjectionView queries[] = {a.pair.query, b.pair.query};
+  const Tensor<double> transform = BalancedGauge(queries, a.pair.key);
+  const QueryKey first = Regauge({a.pair.query, a.pair.key}, transform),
+                 second = Regauge({b.pair.query, a.pair.key}, transform);
+  const double tolerance = StepTolerance(
+      6, 12, Condition(transform) * (SideNorm(a.pair.query) + SideNorm(b.pair.query)) * SideNorm(a.pair.key));
+  const Tensor<double> keys = Multiply(first.key.weight, Transposed(first.key.weight)),
+                       q = Multiply(first.query.weight, Transposed(first.query.weight)),
+                       p = Multiply(second.query.weight, Transposed(second.query.weight));
+  for (int64_t i = 0; i < keys.size(); ++i) EXPECT_NEAR(q[i] + p[i], keys[i], tolerance);
+  EXPECT_LE(MaxDifference(Logits(second, a.tokens, a.tokens, 1),
+                          ExactLogits({b.pair.query, a.pair.key}, a.tokens, a.tokens, 1)),
+            Condition(transform) * (a.LogitTolerance(4) + b.LogitTolerance(4)) / a.scale());
+  EXPECT_EQ(MaxDifference(first.key.weight, second.key.weight), 0);
+}
+
+TEST(Gauge, NamesChooseThem) {
+  const Case c = RandomCase({4, 12, 4}, 33);
+  const ProjectionView query = c.pair.query;
+  EXPECT_EQ(MaxDifference(FixGauge(ParseGauge("balanced", ""), {&query, 1}, c.pair.key), BalancedGauge(c.pair)), 0);
+  EXPECT_EQ(MaxDifference(FixGauge(ParseGauge("orthonormal_keys", ""), {&query, 1}, c.pair.key),
+                          OrthonormalKeysGauge(c.pair.key)),
+            0);
+  EXPECT_EQ(MaxDifference(FixGauge(ParseGauge("identity_block", ""), {&query, 1}, c.pair.key),
+                          IdentityBlockGauge(c.pair.key).transform),
+            0);
+  EXPECT_EQ(Name(Gauge::kIdentityBlock), "identity_block");
+  EXPECT_THROW(ParseGauge("nice", "regauge"), Error);
+}
+
 TEST(Gauge, NormalisedQueriesAndRotaryPositionsSeeIt) {
   const Case c = RandomCase({4, 12, 4}, 21);
   Tensor<double> transform = Sampler(22).Normal<double>({4, 4}, 0, 0.5);
