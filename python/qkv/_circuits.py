@@ -36,7 +36,34 @@ def epsilon(array: Any) -> float:
     return _EPSILONS.get(str(array.dtype).rsplit(".", 1)[-1], FLOAT32_EPSILON)
 
 
-class Pair:
+class _Origin:
+    """What is known of weights beside their numbers; rewriting keeps it."""
+
+    name = ""  # where they were read
+    epsilon = 2.0**-52  # relative distance of neighbouring numbers, as they were stored
+    scale = 1.0  # of the scores
+    cross = False  # tokens of keys are of another sequence and space than those of queries
+    relative_bias = False  # biases by relative position are added to the scores, and are not here
+    obstacles: Sequence[str] = ()  # between the projections and their product
+    softmax_obstacles: Sequence[str] = ()  # why b_K counts
+
+    def inherit(self, other: _Origin) -> Any:
+        for known in ("name", "epsilon", "scale", "cross", "relative_bias", "obstacles", "softmax_obstacles"):
+            setattr(self, known, getattr(other, known))
+        return self
+
+    @property
+    def caveats(self) -> list[str]:
+        said = []
+        if self.obstacles:
+            between = ", ".join(self.obstacles)
+            said.append(f"{between} between W_Q, W_K and their product: M alone does not give the scores.")
+        if self.relative_bias:
+            said.append("Biases by relative position are added to the scores: M leaves them out.")
+        return said
+
+
+class Pair(_Origin):
     """W_Q and W_K of a layer's heads; score(i, j) = scale · (W_Q x_i + b_Q) · (W_K y_j + b_K).
 
     w_q: [heads · E, D_q]; w_k: [key_heads · E, D_k]; b_q, b_k: [rows of their weight] or None, float64, output by input
@@ -55,7 +82,7 @@ class Pair:
             raise TypeError(f"heads: expected a whole number, got {heads!r}")
         self.heads = heads.__index__()
         self.key_heads: int = _core.qk_key_heads(*self._arrays, self.heads)
-        self.scale: float = self.width**-0.5 if scale is None else scale
+        self.scale = self.width**-0.5 if scale is None else scale
 
     @property
     def _arrays(self) -> tuple[Any, Any, Any, Any]:
@@ -74,14 +101,13 @@ class Pair:
         key, width = head // (self.heads // self.key_heads), self.width
         query, key = slice(head * width, (head + 1) * width), slice(key * width, (key + 1) * width)
         b_q, b_k = None if self.b_q is None else self.b_q[query], None if self.b_k is None else self.b_k[key]
-        one = Pair(self.w_q[query], self.w_k[key], b_q, b_k, heads=1, scale=self.scale)
-        one.epsilon = self.epsilon
-        return one
+        return Pair(self.w_q[query], self.w_k[key], b_q, b_k, heads=1).inherit(self)
 
     def scores(self, x: Any, y: Any = None) -> numpy.ndarray:
         """The logits [..., heads, N, K] of tokens x [..., N, D_q] to tokens y [..., K, D_k] (default: x)."""
         import numpy
 
+        self.require_bilinear("scores")
         x = float64("x", x)
         y = x if y is None else float64("y", y)
 
@@ -92,6 +118,22 @@ class Pair:
         q = project(x, self.w_q, self.b_q, self.heads)
         k = numpy.repeat(project(y, self.w_k, self.b_k, self.key_heads), self.heads // self.key_heads, axis=-3)
         return self.scale * (q @ numpy.swapaxes(k, -1, -2))
+
+    def require_bilinear(self, work: str, terms: str = "exact") -> None:
+        """Raises Error if no matrix M gives the scores, or with terms="softmax" what softmax leaves of them."""
+        if self.obstacles:
+            raise _core.Error(
+                f"{self._of(work)}{', '.join(self.obstacles)} between W_Q, W_K and their product: the scores are "
+                "not a function of one matrix (qkv.qk.certificate says what stays possible)"
+            )
+        if terms == "softmax" and self.b_k is not None and self.softmax_obstacles:
+            raise _core.Error(
+                f"{self._of(work)}{', '.join(self.softmax_obstacles)}: terms that are the same for all keys of a "
+                'query do not cancel: expected terms="exact"'
+            )
+
+    def _of(self, work: str) -> str:
+        return f"{work}: {self.name}: " if self.name else f"{work}: "
 
     def __repr__(self) -> str:
         shared = "" if self.key_heads == self.heads else f", {self.key_heads} of keys"
@@ -117,10 +159,12 @@ class Weights(Pair):
     taken off. cross: keys and values come from tokens of another sequence, with source_norm. layer_scale: [D], of the output.
 
     obstacles: what stands between W_Q, W_K and the scores (RoPE, QK-norm): M alone does not give them then.
+    relative_bias: biases by relative position are added to the scores; `scores` and all else leave them out.
     """
 
     def __init__(self, source: str, part: str, block: int, folded: bool, read: dict[str, Any]) -> None:
         super().__init__(read["w_q"], read["w_k"], read["b_q"], read["b_k"], heads=read["heads"], scale=read["scale"])
+        self.name = f"{source}, {part + ' ' if part else ''}block {block}"
         self.epsilon = FLOAT32_EPSILON
         self.source = source
         self.part = part
@@ -136,43 +180,22 @@ class Weights(Pair):
         self.beta: numpy.ndarray | None = read["beta"]
         self.eps: float = read["eps"]
         self.layer_scale: numpy.ndarray | None = read["layer_scale"]
-        self.cross: bool = read["cross"]
+        self.cross = read["cross"]
+        self.relative_bias = read["relative_bias"]
         self.source_norm: str = read["source_norm"]
         self.source_gamma: numpy.ndarray | None = read["source_gamma"]
         self.source_beta: numpy.ndarray | None = read["source_beta"]
-        self.obstacles: list[str] = read["obstacles"]
-        self.softmax_obstacles: list[str] = read["softmax_obstacles"]
-
-    @property
-    def name(self) -> str:
-        return f"{self.source}, {self.part + ' ' if self.part else ''}block {self.block}"
-
-    def scores(self, x: Any, y: Any = None) -> numpy.ndarray:
-        """As of a Pair, on tokens after the norm (`folded`: before its gain and offset)."""
-        self.require_bilinear("scores")
-        return super().scores(x, y)
-
-    def require_bilinear(self, work: str, terms: str = "exact") -> None:
-        """Raises Error if no matrix M gives the scores, or with terms="softmax" what softmax leaves of them."""
-        if self.obstacles:
-            raise _core.Error(
-                f"{work}: {self.name}: {', '.join(self.obstacles)} between W_Q, W_K and their product: the scores are "
-                "not a function of one matrix (qkv.qk.certificate says what stays possible)"
-            )
-        if terms == "softmax" and self.b_k is not None and self.softmax_obstacles:
-            raise _core.Error(
-                f"{work}: {self.name}: {', '.join(self.softmax_obstacles)}: terms that are the same for all keys of a "
-                'query do not cancel: expected terms="exact"'
-            )
+        self.obstacles = read["obstacles"]
+        self.softmax_obstacles = read["softmax_obstacles"]
 
     def __repr__(self) -> str:
         norm = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "": "no norm"}[self.norm]
         folded = ", folded in" if self.folded and self.norm else " before them" if self.norm else ""
-        against = f"; {', '.join(self.obstacles)}" if self.obstacles else ""
-        return super().__repr__().replace("weights:", f"weights of {self.name}:")[:-1] + f"; {norm}{folded}{against}>"
+        said = super().__repr__().replace("weights:", f"weights of {self.name}:")[:-1] + f"; {norm}{folded}>"
+        return "\n".join([said, *self.caveats])
 
 
-class Merged:
+class Merged(_Origin):
     """M = W_Qᵀ W_K of heads: score(i, j) = scale · (x_i M y_j + u · y_j + w · x_i + c).
 
     m: [heads, D_q, D_k]; u = W_Kᵀ b_Q: [heads, D_k] or None; w = W_Qᵀ b_K: [heads, D_q] or None; c = b_Q · b_K: [heads]
@@ -185,13 +208,10 @@ class Merged:
         u: numpy.ndarray | None = None,
         w: numpy.ndarray | None = None,
         c: numpy.ndarray | None = None,
-        *,
-        scale: float = 1.0,
         terms: str = "exact",
-        epsilon: float = 2.0**-52,
     ) -> None:
         self.m, self.u, self.w, self.c = m, u, w, c
-        self.scale, self.terms, self.epsilon = scale, terms, epsilon
+        self.terms = terms
 
     @property
     def heads(self) -> int:
@@ -246,9 +266,15 @@ class Directions:
     """
 
     def __init__(
-        self, values: numpy.ndarray, left: numpy.ndarray, right: numpy.ndarray, firsts: list[list[int]]
+        self,
+        values: numpy.ndarray,
+        left: numpy.ndarray,
+        right: numpy.ndarray,
+        firsts: list[list[int]],
+        caveats: list[str],
     ) -> None:
         self.singular_values, self.left, self.right = values, left, right
+        self.caveats = caveats
         k = values.shape[1]
         self.subspaces = [[range(a, b) for a, b in zip(first, [*first[1:], k])] for first in firsts]
 
@@ -272,7 +298,7 @@ class Directions:
             if len(one) > 1
         ]
         more = "; one subspace each: " + ", ".join(joint[:4]) + (", …" if len(joint) > 4 else "") if joint else ""
-        return f"<directions: {heads} heads of {k}{more}>"
+        return "\n".join([f"<directions: {heads} heads of {k}{more}>", *self.caveats])
 
 
 _NUMBERS = (
@@ -334,8 +360,10 @@ class Spectra:
             setattr(self, name, None)
 
     @classmethod
-    def of_heads(cls, numbers: dict[str, Any]) -> Spectra:
-        return cls(numbers, (len(numbers["singular_values"]),))
+    def of_heads(cls, numbers: dict[str, Any], caveats: list[str]) -> Spectra:
+        spectra = cls(numbers, (len(numbers["singular_values"]),))
+        spectra.caveats = caveats
+        return spectra
 
     @classmethod
     def of_model(cls, inspection: Any, part: str | None, source: str) -> Spectra:
@@ -400,7 +428,8 @@ class Spectra:
         of = f" of {self.source}" if self.source else ""
         low, high = self.effective_rank.min(), self.effective_rank.max()
         count = self.singular_values.shape[-1]
-        return f"<spectra{of}: {shape} heads, effective rank {low:.1f} to {high:.1f} of {count}>"
+        said = f"<spectra{of}: {shape} heads, effective rank {low:.1f} to {high:.1f} of {count}>"
+        return "\n".join([said, *self.caveats])
 
 
 class Rewritten(os.PathLike):

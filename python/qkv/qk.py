@@ -76,7 +76,7 @@ def merge(
     import numpy
 
     c = numpy.array(c) if w is not None and u is not None else None
-    return Merged(m, u, w, c, scale=pair.scale, terms=terms, epsilon=pair.epsilon)
+    return Merged(m, u, w, c, terms).inherit(pair)
 
 
 def split(m: Any, rank: int | None = None) -> Pair:
@@ -90,7 +90,7 @@ def split(m: Any, rank: int | None = None) -> Pair:
     merged = _merged("split", m)
     rank = 0 if rank is None else _count("rank", rank)
     stacked = _core.qk_split(merged.m, merged.u, merged.w, merged.c, rank, merged.epsilon / 2)
-    return _of_heads(stacked, merged.scale, merged.epsilon)
+    return _of_heads(stacked, merged)
 
 
 def regauge(
@@ -119,7 +119,7 @@ def regauge(
             transforms = numpy.broadcast_to(transforms, (pair.key_heads, *transforms.shape))
     w_q, w_k, b_q, b_k = _core.qk_regauge(*pair._arrays, pair.heads, transforms)
     group = pair.heads // pair.key_heads  # the keys of a group are the same
-    return _of_heads((w_q, w_k[::group], b_q, None if b_k is None else b_k[::group]), pair.scale, pair.epsilon)
+    return _of_heads((w_q, w_k[::group], b_q, None if b_k is None else b_k[::group]), pair)
 
 
 def truncate(
@@ -151,9 +151,7 @@ def truncate(
         if not exact:
             y = y - y.mean(-2, keepdims=True)  # softmax sees differences of keys alone
         x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
-    return _of_heads(
-        _core.qk_truncate(*pair._arrays, pair.heads, _count("rank", rank), exact, x, y), pair.scale, pair.epsilon
-    )
+    return _of_heads(_core.qk_truncate(*pair._arrays, pair.heads, _count("rank", rank), exact, x, y), pair)
 
 
 def directions(w_q: Any, w_k: Any = None, *, heads: int | None = None) -> Directions:
@@ -165,7 +163,7 @@ def directions(w_q: Any, w_k: Any = None, *, heads: int | None = None) -> Direct
 
     pair = _factors("directions", w_q, w_k, heads)
     values, left, right, firsts = _core.qk_directions(pair.w_q, pair.w_k, pair.heads, pair.epsilon)
-    return Directions(numpy.array(values), left, right, firsts)
+    return Directions(numpy.array(values), left, right, firsts, pair.caveats)
 
 
 @overload
@@ -201,8 +199,8 @@ def spectra(
     if hints or part is not None:
         raise TypeError(f"spectra: of weights expected no {next(iter(hints), 'part')}")
     pair = _factors("spectra", w_q, w_k, heads)
-    cross = cross or getattr(pair, "cross", False)
-    return Spectra.of_heads(_core.qk_spectra(pair.w_q, pair.w_k, pair.heads, cross))
+    numbers = _core.qk_spectra(pair.w_q, pair.w_k, pair.heads, cross or pair.cross)
+    return Spectra.of_heads(numbers, pair.caveats)
 
 
 def plan(
@@ -262,7 +260,7 @@ def _pair(
     if isinstance(w_q, Pair):
         if any(given is not None for given in (w_k, b_q, b_k, heads)):
             raise TypeError(f"{work}: a Pair has weights, biases and heads of its own: give nothing beside it")
-        if isinstance(w_q, Weights) and terms is not None:
+        if terms is not None:
             w_q.require_bilinear(work, terms)
         return w_q
     if isinstance(w_q, Merged):
@@ -278,7 +276,7 @@ def _factors(work: str, w_q: Any, w_k: Any, heads: int | None) -> Pair:
         return _pair(work, w_q, w_k, None, None, heads)
     if w_k is not None or heads is not None:
         raise TypeError(f"{work}: a Merged has all of its heads: give nothing beside it")
-    return split(Merged(w_q.m, epsilon=w_q.epsilon))
+    return split(Merged(w_q.m).inherit(w_q))
 
 
 def _merged(work: str, m: Any) -> Merged:
@@ -289,22 +287,17 @@ def _merged(work: str, m: Any) -> Merged:
     matrix = float64("m", m)
     if matrix.ndim not in (2, 3):
         raise _core.Error(f"{work}: m: an array {list(matrix.shape)}, expected [heads, D_q, D_k] or [D_q, D_k]")
-    return Merged(matrix if matrix.ndim == 3 else matrix[None], epsilon=epsilon(m))
+    merged = Merged(matrix if matrix.ndim == 3 else matrix[None])
+    merged.epsilon = epsilon(m)
+    return merged
 
 
-def _of_heads(stacked: tuple[Any, Any, Any, Any], scale: float, rounding: float) -> Pair:
+def _of_heads(stacked: tuple[Any, Any, Any, Any], origin: Pair | Merged) -> Pair:
     """Weights [heads, E, D] and biases [heads, E] as one layer's."""
     w_q, w_k, b_q, b_k = stacked
-    pair = Pair(
-        w_q.reshape(-1, w_q.shape[-1]),
-        w_k.reshape(-1, w_k.shape[-1]),
-        None if b_q is None else b_q.reshape(-1),
-        None if b_k is None else b_k.reshape(-1),
-        heads=w_q.shape[0],
-        scale=scale,
-    )
-    pair.epsilon = rounding
-    return pair
+    flat = (None if bias is None else bias.reshape(-1) for bias in (b_q, b_k))
+    pair = Pair(w_q.reshape(-1, w_q.shape[-1]), w_k.reshape(-1, w_k.shape[-1]), *flat, heads=w_q.shape[0])
+    return pair.inherit(origin)
 
 
 def _exact(work: str, terms: str) -> bool:

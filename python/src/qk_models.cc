@@ -54,6 +54,7 @@ struct BlockWeights {
   inspect::AttentionWeights weights;
   std::optional<inspect::FoldedProjections> folded;
   lab::AttentionTraits traits;
+  bool relative_bias = false;  // biases by relative position are added to the scores
 };
 
 BlockWeights ReadWeights(const app::AnyModel& files, const std::string& name, int64_t block, bool fold) {
@@ -61,7 +62,8 @@ BlockWeights ReadWeights(const app::AnyModel& files, const std::string& name, in
   if (files.facts().is_image()) {
     Require(name.empty(), "weights: part: an image model has one, got \"{}\"", name);
     read.weights = inspect::ReadAttention(files.images(), block);
-    read.traits = lab::MakeAttentionTraits(files.images().description.config);
+    const model::VitConfig& config = files.images().description.config;
+    read.traits = lab::MakeAttentionTraits(config), read.relative_bias = config.has_relative_biases();
   } else {
     const std::vector<inspect::AttentionPart> parts = inspect::MeasuredParts(PartsOf(files));
     std::string names;
@@ -74,7 +76,7 @@ BlockWeights ReadWeights(const app::AnyModel& files, const std::string& name, in
     Require(found != parts.end(), "weights: part: {} has {}, got {}", files.entry().path, names,
             name.empty() ? "none" : "\"" + name + "\"");
     read.weights = inspect::ReadAttention(*found, block);
-    read.traits = lab::MakeAttentionTraits(*found);
+    read.traits = lab::MakeAttentionTraits(*found), read.relative_bias = found->relative_bias();
   }
   if (fold) read.folded = inspect::FoldNorms(read.weights);
   return read;
@@ -112,6 +114,7 @@ nb::dict Weights(const app::ModelEntry& entry, const std::string& part, int64_t 
   all["source_norm"] = std::string(w.source ? Name(w.source->norm) : "");
   all["source_gamma"] = w.source ? ToArrayOrNone(std::move(w.source->gamma)) : nb::none();
   all["source_beta"] = w.source ? ToArrayOrNone(std::move(w.source->beta)) : nb::none();
+  all["relative_bias"] = read.relative_bias;
   all["obstacles"] = NamesOf(lab::ScoreObstructions(read.traits));
   all["softmax_obstacles"] = NamesOf(lab::SoftmaxObstructions(read.traits));
   return all;

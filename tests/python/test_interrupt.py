@@ -46,6 +46,7 @@ CALLS = {
     "translate": ("tasks/marian", "texts = ['The house is green.'] * 50_000; begin(); model.translate(texts)"),
     "generate": ("gpt2", "begin(); model.generate('ab', max_new_tokens=8000)"),
     "stream": ("gpt2", "begin()\nfor _ in model.generate('ab', max_new_tokens=8000, stream=True): pass"),
+    "qk.split": ("digits", "m = np.random.default_rng(0).normal(size=(300, 200, 200)); begin(); qkv.qk.split(m)"),
     "load": ("vit", "begin(); qkv.load(folder, dtype='int8')"),
     "sleeping in the queue": (
         "gpt2",

@@ -88,7 +88,7 @@ def test_parts_of_a_translator(tmp_path):
     weights = qk.weights(path, 0, part="cross", fold=True)
     assert weights.cross and "cross block 0" in repr(weights)
     np.testing.assert_array_equal(qk.spectra(weights).singular_values, cross.singular_values[0])
-    assert qk.spectra(weights).eigenvalues is None
+    assert qk.spectra(weights).eigenvalues is qk.spectra(qk.merge(weights)).eigenvalues is None
     for ending in ("csv", "json", "html"):
         cross.save(tmp_path / f"heads.{ending}")
     assert len((tmp_path / "heads.csv").read_text().splitlines()) > 1
@@ -123,13 +123,23 @@ def test_what_stands_between_the_projections_is_an_error():
         for work in (qk.merge, qk.regauge, lambda w: qk.truncate(w, rank=1), lambda w: w.scores(x)):
             with pytest.raises(qkv.Error, match=f"{why}.* between W_Q, W_K and their product"):
                 work(weights)
-        assert qk.spectra(weights).rank.shape == (weights.heads,)  # of the numerator, as the program has it
+        with pytest.raises(qkv.Error, match=why):
+            qk.merge(weights.head(1))
+        spectra = qk.spectra(weights)  # as the program has them, with the caveat
+        assert why in spectra.caveats[0] and why in repr(spectra) and why in repr(qk.directions(weights))
     with pytest.raises(qkv.Error, match="rotates queries and keys|norm"):
         qk.merge_model(GOLDEN / "timm_eva02", "never")
     with pytest.raises(qkv.Error, match="QK-norm"):
         qk.truncate_model(GOLDEN / "timm_qk_norm", "never", rank=2)
     with pytest.raises(qkv.Error, match="qk_merge_model|merge_model: .*text"):
         qk.merge_model(GOLDEN / "text/bert", "never")
+
+
+@pytest.mark.parametrize("name", ["timm_beit", "text/t5_encoder"])
+def test_biases_beside_the_scores_are_told(name):
+    weights = qk.weights(GOLDEN / name, 0)
+    assert weights.relative_bias and "relative position" in repr(weights)
+    assert "relative position" in qk.spectra(qk.merge(weights)).caveats[0]
 
 
 def files(folder):
