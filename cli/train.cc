@@ -104,11 +104,19 @@ int TrainBy(train::Communicator& processes, const TrainOptions& options) {
   return StopSignal() != 0 ? 128 + StopSignal() : 0;
 }
 
+int TrainOrSayHow(train::Communicator& processes, const TrainOptions& options) {
+  try {
+    return TrainBy(processes, options);
+  } catch (const train::RunFolderTaken& error) {
+    Fail("{}: --resume continues it", EscapedText{error.what()});
+  }
+}
+
 int Train(const TrainOptions& options) {
   const std::unique_ptr<train::Communicator> processes = JoinProcesses();
-  if (processes->alone()) return TrainBy(*processes, options);
+  if (processes->alone()) return TrainOrSayHow(*processes, options);
   try {
-    return TrainBy(*processes, options);
+    return TrainOrSayHow(*processes, options);
   } catch (const std::exception& error) {
     // If all processes hit the same error, rank 0 reports it and ends the others by SIGTERM before they do.
     constexpr std::chrono::milliseconds kWait{1000}, kLook{10};

@@ -423,7 +423,7 @@ TEST_F(Train, RefusesWithAReason) {
   says(Path("data") + " -o " + Path("data"), 1, "holds no training run");
 
   ASSERT_EQ(Qkv(Arguments("done", "--steps 2")).exit_code, 0);
-  says(Path("data") + " -o " + Path("done"), 1, "resume continues");
+  says(Path("data") + " -o " + Path("done"), 1, "--resume");
   says(Path("data") + " -o " + Path("done") + " --resume --lr 0.5", 1, "lr was 0.003, now 0.5");
   fs::remove(folder_ / "data/train/left/3.png");
   says(Path("data") + " -o " + Path("done") + " --resume", 1, "images are not those");

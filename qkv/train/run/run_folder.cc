@@ -112,7 +112,7 @@ std::optional<std::string> Refusal(const fs::path& path, bool resume) {
                : FormatShown("folder {} is not empty, and holds no training run: {}; name a new or empty folder", shown,
                              why);
   }
-  if (!resume) return FormatShown("folder {} holds a training run, which resume continues", shown);
+  if (!resume) throw RunFolderTaken(FormatShown("folder {} holds a training run", shown));
   std::error_code error;
   for (const auto& [name, target] : Links()) {
     if (!Exists(path / name) || fs::read_symlink(path / name, error) == target) continue;

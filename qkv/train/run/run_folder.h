@@ -45,14 +45,20 @@ class RunFolderBusy : public Error {
   using Error::Error;
 };
 
+/// The folder holds a run, and it was not to be resumed; a front end adds how to.
+class RunFolderTaken : public Error {
+ public:
+  using Error::Error;
+};
+
 class RunFolder {
  public:
   static constexpr const char* kConfig = "config.yaml";
 
   /// Creates the folder, takes an empty one, or with `resume` one that holds a run, recognised by its config.yaml.
   /// Locks it against other processes. The destructor removes a folder that was created here and stayed empty. Throws
-  /// RunFolderBusy if another process holds the lock, and Error if the folder holds something else, or holds a run and
-  /// `resume` is false; nothing in it has changed then.
+  /// RunFolderBusy if another process holds the lock, RunFolderTaken if it holds a run and `resume` is false, and Error
+  /// if it holds something else; nothing in it has changed then.
   RunFolder(const std::filesystem::path& path, bool resume);
   /// Opens the folder without the lock, which another process holds; only Load may be called.
   static RunFolder Reader(const std::filesystem::path& path) { return RunFolder(path); }
