@@ -1,5 +1,5 @@
 // The runs of a comparison. Each has a folder as `qkv train` writes it, with result.json once it is finished. Not here:
-// training them (cli/ablate_runs.h).
+// training them (comparison.h).
 #pragma once
 
 #include <cstdint>
