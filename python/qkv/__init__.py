@@ -11,7 +11,9 @@ Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch)
 from . import qk
 from ._core import Error, version as __version__
 from . import edits as edits
+from ._ablation import Comparison, ablate
 from ._attention import ImageAttention, TextAttention
+from ._evaluation import Evaluated, evaluate
 from ._functional import AttentionGradient, attention, attention_backward
 from ._live import from_timm, from_transformers
 from ._model import Model, find_images, load, set_memory_limit, set_num_threads
@@ -37,8 +39,10 @@ __all__ = [
     "AttentionGradient",
     "Caption",
     "Classification",
+    "Comparison",
     "Detections",
     "Error",
+    "Evaluated",
     "Evaluation",
     "Exploration",
     "ImageAttention",
@@ -54,8 +58,10 @@ __all__ = [
     "Text",
     "TextAttention",
     "TrainingRun",
+    "ablate",
     "attention",
     "attention_backward",
+    "evaluate",
     "find_images",
     "from_timm",
     "from_transformers",

@@ -26,8 +26,8 @@ def bar(progress: bool | None, total: int, unit: str) -> Iterator[Callable[[int]
 class Steps:
     """A bar over steps whose number may only be known later. progress as in `bar`."""
 
-    def __init__(self, progress: bool | None) -> None:
-        self._progress = progress
+    def __init__(self, progress: bool | None, name: str = "") -> None:
+        self._progress, self._name = progress, name
         self._bar: Any = None
         if progress:
             _tqdm()
@@ -40,7 +40,7 @@ class Steps:
             if tqdm is None:
                 self._progress = False
                 return
-            self._bar = tqdm(initial=step - 1, unit=" steps", disable=False if self._progress else None)
+            self._bar = tqdm(desc=self._name or None, initial=step - 1, unit=" steps", disable=False if self._progress else None)
         if self._bar.total != (steps or None):
             self._bar.total = steps or None
         self._bar.set_postfix(words, refresh=False)

@@ -94,11 +94,11 @@ def train(
 
     Raises Error for data, settings or a folder that cannot be used, before anything is written.
     """
-    given = _texts_of("train", settings)
+    given = texts_of("train", settings)
     if model is not None:
         given["model"] = os.fspath(getattr(model, "path", model))
     folder = os.fspath(out)
-    with _ending_together(folder), _Listener(on_step, on_evaluation, progress) as listener:
+    with _ending_together(folder), Listener(on_step, on_evaluation, progress) as listener:
         finished = _core.train(_data(data, validation), folder, given, bool(resume), listener)
         if not finished:  # the exception was another process's
             raise KeyboardInterrupt
@@ -174,15 +174,22 @@ class TrainingRun:
         )
 
     def _repr_html_(self) -> str:
-        import base64
         import html
 
-        picture = base64.b64encode(self.curves.encode()).decode()
-        words = html.escape(repr(self)[1:-1])
-        return f'<p>{words}</p><img alt="{words}" src="data:image/svg+xml;base64,{picture}" style="max-width: 100%">'
+        words = repr(self)[1:-1]
+        return f"<p>{html.escape(words)}</p>" + picture(self.curves, words)
 
 
-class _Listener:
+def picture(svg: str, words: str) -> str:
+    """An image of its own, whose style is not the page's."""
+    import base64
+    import html
+
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{data}" style="max-width: 100%">'
+
+
+class Listener:
     """What the engine tells of a run goes to callbacks, to a progress bar, and in words to the logger "qkv"."""
 
     def __init__(
@@ -190,14 +197,18 @@ class _Listener:
         on_step: Callable[[Step], object] | None,
         on_evaluation: Callable[[Evaluation], object] | None,
         progress: bool | None,
+        name: str = "",
     ) -> None:
         self._on_step, self._on_evaluation = on_step, on_evaluation
-        self._bar = _progress.Steps(progress)
+        self._bar = _progress.Steps(progress, name)
 
-    def __enter__(self) -> _Listener:
+    def __enter__(self) -> Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._bar.close()
 
     def __call__(self, event: str, values: Any) -> None:
@@ -210,7 +221,7 @@ class _Listener:
             if self._on_step:
                 self._on_step(step)
         elif event == "evaluation":
-            one = Evaluation(**{name: _number(value) for name, value in values.items()})
+            one = Evaluation(**values)
             _notes.tell(
                 f"epoch {one.epoch}: training: loss {one.train_loss:.4f}, {100 * one.train_accuracy:.2f} %; "
                 f"validation: loss {one.loss:.4f}, {100 * one.accuracy:.2f} %{', best' if one.best else ''}"
@@ -247,7 +258,7 @@ def _checkpoint(folder: str) -> str:
         return ""
 
 
-def _texts_of(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
+def texts_of(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings as the configuration has them."""
     known = training_settings()
     texts = {}
@@ -314,11 +325,6 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
             "[images, height, width] or [images, height, width, 1 or 3 channels]"
         )
     return labels, numpy.ascontiguousarray(pixels)
-
-
-def _number(value: Any) -> Any:
-    """JSON has null for what is not finite."""
-    return float("nan") if value is None else value
 
 
 def _finite(loss: float) -> float:

@@ -81,6 +81,7 @@ void BindActivations(ModelClass& model);
 void BindImages(ModelClass& model);
 void BindTexts(ModelClass& model);
 void BindAttention(ModelClass& model, nb::module_& module);
+void BindEvaluation(ModelClass& model);
 void BindExplorer(ModelClass& model, nb::module_& module);
 
 }  // namespace qkv::python

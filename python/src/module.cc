@@ -123,6 +123,7 @@ NB_MODULE(_core, module) {
   BindImages(model);
   BindTexts(model);
   BindAttention(model, module);
+  BindEvaluation(model);
   BindExplorer(model, module);
   BindAttentionFunctions(module);
   BindTraining(module);

@@ -3,6 +3,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,7 +18,10 @@
 #include "python/src/tensors.h"
 #include "qkv/app/training/curves.h"
 #include "qkv/app/training/training_run.h"
+#include "qkv/builtin/ablations.h"
 #include "qkv/core/pause.h"
+#include "qkv/lab/ablation_report.h"
+#include "qkv/lab/comparison.h"
 #include "qkv/train/run/log.h"
 
 namespace qkv::python {
@@ -109,6 +115,15 @@ train::Observer ObserverOf(Call& call, const nb::callable& tell) {
   return observer;
 }
 
+std::unique_ptr<app::TrainingRun> OpenRun(app::RunRequest request, const app::Note& note,
+                                          train::Communicator& processes) {
+  try {
+    return std::make_unique<app::TrainingRun>(std::move(request), note, processes);
+  } catch (const train::RunFolderTaken& error) {
+    Fail("{}: resume=True continues it", EscapedText{error.what()});
+  }
+}
+
 // Trains until the end; false if it was stopped before.
 bool Train(const nb::object& data, const nb::str& folder, const nb::dict& settings, bool resume,
            const nb::callable& tell) {
@@ -121,12 +136,101 @@ bool Train(const nb::object& data, const nb::str& folder, const nb::dict& settin
     if (processes.first()) observer = ObserverOf(call, tell);
     observer.start = start;
     observer.stop = [&] { return call.stopped(); };
-    app::TrainingRun run(std::move(request), observer.note, processes);
-    const train::Outcome outcome = run.Train(observer);
+    const std::unique_ptr<app::TrainingRun> run = OpenRun(std::move(request), observer.note, processes);
+    const train::Outcome outcome = run->Train(observer);
     double nothing = 0;
     processes.Sum({&nothing, 1});  // the folder is whole when any of them returns
     return outcome.reason != train::Outcome::Reason::kStopped;
   });
+}
+
+// Trains what is missing of a comparison. tell as in Train, and tell("run" | "ended" | "failed", values).
+void Ablate(const std::vector<std::string>& data, const nb::str& folder, const std::vector<std::string>& arms,
+            int64_t seeds, const std::string& equal, const std::string& varied, const nb::dict& settings,
+            const nb::callable& tell) {
+  lab::ComparisonRequest request{.data = data,
+                                 .folder = PathOf(folder),
+                                 .seeds = seeds,
+                                 .equal = equal,
+                                 .varied = varied,
+                                 .settings = SettingsOf(settings)};
+  if (!arms.empty()) request.arms = arms;
+  Call call(/*threads=*/0, OnException::kStop);
+  call.Run([&] {
+    const auto report = [&](const char* event, const io::Json& values) {
+      call.InPython([&] { tell(event, ToPython(values)); });
+    };
+    lab::Comparison comparison(request, [&](const std::string& text) { report("note", text); });
+    const size_t count = comparison.runs().size();
+    const auto name = [&](size_t i) { return lab::RunName(comparison.runs()[i]); };
+    lab::RunsObserver observer;
+    observer.stop = [&] { return call.stopped(); };
+    observer.run = [&](size_t i) {
+      report("run", {{"number", i + 1}, {"count", count}, {"name", name(i)}});
+      return ObserverOf(call, tell);
+    };
+    observer.ended = [&](size_t i, const lab::RunResult& result) {
+      report("ended", {{"name", name(i)}, {"accuracy", result.top1}, {"loss", result.loss}});
+      comparison.Report();
+    };
+    observer.failed = [&](size_t i, const std::string& why) { report("failed", {{"name", name(i)}, {"why", why}}); };
+    lab::TrainRuns(comparison.runs(), observer);
+    if (!call.stopped()) comparison.ReportSpeeds();
+  });
+}
+
+io::Json ToJson(const lab::Interval& interval) { return {interval.mean, interval.half}; }
+
+// One row of numbers for each arm; an interval is [mean, half its width].
+io::Json RowsOf(const std::vector<lab::ArmSummary>& arms) {
+  io::Json rows = io::Json::array();
+  for (const lab::ArmSummary& arm : arms) {
+    rows.push_back({{"arm", arm.arm},
+                    {"seeds", arm.runs.size()},
+                    {"accuracy", ToJson(arm.top1)},
+                    {"difference", ToJson(arm.difference)},
+                    {"loss", ToJson(arm.loss)},
+                    {"train_accuracy", arm.train_top1},
+                    {"bleu", ToJson(arm.bleu)},
+                    {"bleu_difference", ToJson(arm.bleu_difference)},
+                    {"symmetry", arm.symmetry},
+                    {"effective_rank", arm.effective_rank},
+                    {"rank99", arm.rank99},
+                    {"parameters", arm.runs.front()->parameters},
+                    {"flops", arm.runs.front()->flops}});
+  }
+  return rows;
+}
+
+// The content of results.json: in words, and for each data set its numbers, table and charts.
+nb::dict Summarise(const std::string& text, const std::string& where) {
+  const lab::AblationResults results = lab::AblationResults::FromJson(text, where);
+  nb::dict summary, sets;
+  summary["text"] = lab::ToText(results);
+  for (const std::string& data : results.Data()) {
+    const std::vector<lab::ArmSummary> arms = lab::Summarise(results, data);
+    nb::dict set;
+    nb::list charts;
+    charts.append(report::Draw(lab::AccuracyChart(arms, data)));
+    if (std::ranges::any_of(arms, [](const auto& arm) { return std::isfinite(arm.difference.mean); })) {
+      charts.append(report::Draw(lab::DifferenceChart(arms, data)));
+    }
+    set["rows"] = ToPython(RowsOf(arms));
+    set["table"] = report::ToHtml(lab::AccuracyTable(arms, ""));
+    set["charts"] = charts;
+    sets[nb::str(data.c_str())] = set;
+  }
+  summary["data"] = sets;
+  return summary;
+}
+
+nb::dict StoredAblations() {
+  nb::dict stored;
+  for (const builtin::StoredAblation& one : builtin::Ablations()) {
+    const std::string name = std::filesystem::path(one.name).stem();
+    stored[nb::str(name.c_str())] = nb::str(one.text.data(), one.text.size());
+  }
+  return stored;
 }
 
 nb::list Keys() {
@@ -174,6 +278,10 @@ void BindTraining(nb::module_& module) {
   module.def("training_processes", [] { return Processes().size(); });
   module.def(
       "abort_processes", [](int exit_code) { Processes().Abort(exit_code); }, "exit_code"_a);
+  module.def("ablate", &Ablate, "data"_a, "folder"_a, "arms"_a, "seeds"_a, "equal"_a, "varied"_a, "settings"_a,
+             "tell"_a, "No arms: all.");
+  module.def("summarise", &Summarise, "text"_a, "where"_a);
+  module.def("stored_ablations", &StoredAblations, "Texts of results.json, by name.");
   module.def("run_settings", &RunSettings, "folder"_a);
   module.def("run_log", &RunLog, "folder"_a);
   module.def("run_curves", &RunCurves, "folder"_a, "SVG");

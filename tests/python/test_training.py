@@ -266,7 +266,7 @@ def test_wrong_data_is_named(error, text, data, tmp_path):
 
 def test_a_run_is_not_overwritten(run):
     before = weights(run)
-    with pytest.raises(qkv.Error, match="holds a training run, which resume continues"):
+    with pytest.raises(qkv.Error, match="holds a training run: resume=True continues it"):
         qkv.train(draw(48, 0), out=run.path, epochs=1, **SMALL)
     with pytest.raises(qkv.Error, match="width was 16, now 32"):
         qkv.train(draw(48, 0), validation=draw(24, 1), out=run.path, resume=True, **dict(SMALL, width=32))

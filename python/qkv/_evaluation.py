@@ -1,0 +1,78 @@
+"""How often a model is right."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ._training import picture
+
+if TYPE_CHECKING:
+    import numpy
+
+    from ._model import Model
+
+
+def evaluate(
+    model: Model | str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    *,
+    split: str = "",
+    num_beams: int = 4,
+) -> Evaluated:
+    """The numbers of `qkv evaluate`: how often a model is right on labelled data.
+
+    data: images by class, for a classifier; "task:reverse" or a text file, for a run of `train` on one; pairs of texts,
+        a .tsv, for an encoder-decoder, which writes with `num_beams`. Arrays and lists: `model.classify` and NumPy.
+    split: "val", "test", … of the data (default: of images the test set, else the validation set, else all).
+    """
+    from ._model import load
+
+    opened = load(model) if isinstance(model, (str, os.PathLike)) else model
+    numbers, confusion, page = opened._core.evaluate(os.fspath(data), split, num_beams)
+    return Evaluated(opened.path, numbers, confusion, page)
+
+
+class Evaluated:
+    """How often a model is right: `numbers` by name, and of images what it takes for what."""
+
+    def __init__(self, model: str, numbers: dict[str, Any], confusion: str, page: str) -> None:
+        self.model = model
+        self.numbers = numbers
+        self._confusion, self._page = confusion, page
+
+    @property
+    def accuracy(self) -> float:
+        """The share of images, tokens or bytes that are right, 0 to 1; of pairs in percent, as all of their numbers."""
+        return self.numbers["top1"]
+
+    @property
+    def confusion(self) -> numpy.ndarray:
+        """Images of each true class (rows) that are taken for each class of the data, and last for any other."""
+        import numpy
+
+        if "confusion" not in self.numbers:
+            raise ValueError("only an evaluation of images of at most 1,000 classes has a confusion matrix")
+        return numpy.array(self.numbers["confusion"])
+
+    @property
+    def classes(self) -> list[dict[str, Any]]:
+        """Of images, for each class: name, images, right, precision, recall, f1 and the most frequent mistake."""
+        return self.numbers.get("classes", [])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all results of images as a page, with the worst mistakes as pictures."""
+        if not self._page:
+            raise ValueError("only an evaluation of images has a page")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self._page)
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self.numbers.items() if isinstance(value, (int, float))}
+        return f"<qkv.Evaluated {self.model}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()) + ">"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        words = repr(self)[1:-1]
+        return f"<p>{html.escape(words)}</p>" + (picture(self._confusion, words) if self._confusion else "")
