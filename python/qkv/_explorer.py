@@ -113,8 +113,13 @@ def _picture(item: Any) -> dict[str, Any]:
     """The array of a request: a file's bytes, or pixels."""
     import numpy
 
-    if isinstance(item, (str, bytes)):
-        return {"file": numpy.frombuffer(item if isinstance(item, bytes) else Path(item).read_bytes(), numpy.uint8)}
+    if isinstance(item, str):
+        try:
+            item = Path(item).read_bytes()
+        except OSError as error:
+            raise _core.Error(f"explore: cannot read {item!r}: {error.strerror}") from None
+    if isinstance(item, bytes):
+        return {"file": numpy.frombuffer(item, numpy.uint8)}
     pixels = numpy.asarray(item)
     if pixels.ndim == 3 and pixels.shape[2] not in (3,):
         pixels = pixels[:, :, 0] if pixels.shape[2] <= 2 else pixels[:, :, :3]
