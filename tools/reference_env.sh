@@ -10,8 +10,6 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-venv=${1:-${QKV_VENV:-$HOME/.cache/qkv/venv}}
-python=${PYTHON:-python3}
 
 TORCH="torch==2.13.0"
 # Without their dependencies: the registry's torchvision asks for a CUDA build of torch.
@@ -25,26 +23,20 @@ OLD_VIT="vit-pytorch==1.11.7"
 REST="onnx==1.23.2 onnxruntime==1.31.1 openvino==2026.4.1 nncf==3.4.0 transformers==5.24.0 safetensors==0.8.0 pillow==13.0.0 \
 huggingface_hub==2.4.0 pyyaml==6.0.3 sentencepiece==0.2.3 numpy==2.4.6 scipy==1.17.1 opencv-python-headless==5.0.0.93"
 
-stamp="$venv/.qkv-reference"
-wanted="$TORCH $BARE $OLD_VIT $REST"
-
-if [ ! -x "$venv/bin/python" ]; then
-  mkdir -p "$(dirname "$venv")"
-  "$python" -m venv "$venv"
-fi
-
-# The scripts in this repository import the stub before timm; a copy lies beside the packages.
-site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-cp "$here/torchvision_stub.py" "$site/torchvision_stub.py"
-
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-  pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@" >&2; }
+if [ "${1:-}" = --install ]; then  # by venv.sh
+  python=$2
+  pip() { "$python" -m pip --disable-pip-version-check --quiet "$@"; }
   # QKV_TORCH_INDEX=https://download.pytorch.org/whl/cpu picks the smaller CPU build
   # where pip is not already set up to find one; any build serves.
   pip install "$TORCH" ${QKV_TORCH_INDEX:+--index-url "$QKV_TORCH_INDEX"}
   pip install --no-deps $BARE
   pip install $REST
-  pip install --no-deps --upgrade --target "$venv/vit-pytorch-1.11" "$OLD_VIT"
-  printf '%s\n' "$wanted" > "$stamp"
+  pip install --no-deps --upgrade --target "$(dirname "$python")/../vit-pytorch-1.11" "$OLD_VIT"
+  exit
 fi
-echo "$venv/bin/python"
+
+venv=${1:-${QKV_VENV:-$HOME/.cache/qkv/venv}}
+python=$(QKV_VENV_INSTALL="$here/reference_env.sh --install" "$here/venv.sh" "$venv" reference $TORCH $BARE $OLD_VIT $REST)
+# The scripts in this repository import the stub before timm; a copy lies beside the packages.
+cp "$here/torchvision_stub.py" "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torchvision_stub.py"
+echo "$python"

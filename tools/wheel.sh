@@ -20,19 +20,10 @@ fi
 tools/setup.sh build wheel
 
 venv=${QKV_WHEEL_VENV:-$HOME/.cache/qkv/wheel-venv}
-python=${PYTHON:-python3}
-if [ ! -x "$venv/bin/python" ]; then
-  mkdir -p "$(dirname "$venv")"
-  "$python" -m venv "$venv"
-fi
-if [ "$(cat "$venv/.qkv-wheel" 2> /dev/null || true)" != "$TOOLS" ]; then
-  # Packages are words, to be split.
-  # shellcheck disable=SC2086
-  "$venv/bin/python" -m pip --disable-pip-version-check --quiet install $TOOLS >&2
-  printf '%s\n' "$TOOLS" > "$venv/.qkv-wheel"
-fi
+# Packages are words, to be split.
+# shellcheck disable=SC2086
+tools/venv.sh "$venv" wheel $TOOLS > /dev/null
 PATH=$venv/bin:$PATH
-
 
 rm -rf dist build/wheel
 # The newest file's time, so that the same sources make the same bytes.

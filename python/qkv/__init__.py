@@ -8,6 +8,8 @@
 Models are read as they lie on disk (timm, Hugging Face, open_clip, vit-pytorch); nothing is fetched, and nothing is sent.
 """
 
+from typing import TYPE_CHECKING
+
 from . import qk
 from ._core import Error, version as __version__
 from . import edits as edits
@@ -16,12 +18,18 @@ from ._attention import ImageAttention, TextAttention
 from ._evaluation import Evaluated, evaluate
 from ._functional import AttentionGradient, attention, attention_backward
 from ._live import from_timm, from_transformers
-from ._model import Model, find_images, load, set_memory_limit, set_num_threads
+from ._load import find_images, load, set_memory_limit, set_num_threads
+from ._model import Model
 from ._notes import ModelWarning
-from ._pipeline import pipeline
+from ._pipeline import Pipeline, pipeline
 from ._run import Run
 from ._results import Caption, Classification, Detections, Exploration, Object, Prediction, Segment, Segmentation, Text
 from ._training import Evaluation, Setting, Step, TrainingRun, train, training_settings
+
+if TYPE_CHECKING:
+    # Imported at their first use.
+    from . import chroma as chroma, langchain as langchain, llama_index as llama_index, sklearn as sklearn
+    from . import torch as torch, transformers as transformers
 
 Error.__module__ = "qkv"
 
@@ -49,6 +57,7 @@ __all__ = [
     "Model",
     "ModelWarning",
     "Object",
+    "Pipeline",
     "Prediction",
     "Run",
     "Segment",

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _core, _images
-from ._model import Model, load
+from ._load import load
+from ._model import Model
 
 if TYPE_CHECKING:
     import numpy
@@ -39,14 +40,14 @@ def source_of(model: Model) -> tuple[str, dict[str, Any]]:
 
 def texts_of(model: Model, operation: str) -> Model:
     """The model, if it embeds texts."""
-    if "embed_texts" not in model.abilities:
+    if "encode" not in model.abilities:
         raise _core.Error(f"{operation}: {model.path} embeds no texts; expected a text embedding model, CLIP or SigLIP")
     return model
 
 
 def images_of(model: Model, operation: str) -> Model:
     """The model, if it embeds images."""
-    if "embed_images" not in model.abilities:
+    if "embed" not in model.abilities:
         raise _core.Error(f"{operation}: {model.path} embeds no images; expected a Vision Transformer, CLIP or SigLIP")
     return model
 
@@ -58,7 +59,7 @@ def embed_each(model: Model, images: list[Any], **options: Any) -> tuple[numpy.n
     """
     import numpy
 
-    items, _ = _images.listed(images)
+    items = list(_images.listed(images)[0])
     if len(items) != len(images):
         raise _core.Error("embed: a folder among the images; qkv.find_images(folder) lists what is in it")
     rows: list[Any] = [None] * len(items)
@@ -109,11 +110,11 @@ class Retrieval:
 
     @property
     def reads_texts(self) -> bool:
-        return "embed_texts" in self.model.abilities
+        return "encode" in self.model.abilities
 
     @property
     def reads_images(self) -> bool:
-        return "embed_images" in self.model.abilities
+        return "embed" in self.model.abilities
 
     def queries(self, texts: list[str]) -> numpy.ndarray:
         """[texts, width]."""

@@ -6,9 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._arguments import number, path, positive, text
 
 if TYPE_CHECKING:
-    import numpy
+    import PIL.Image
+
+    from ._types import FloatArray
 
 
 class Attention:
@@ -21,18 +24,20 @@ class Attention:
         self._core = core
         self._page = page
         self.facts: dict[str, Any] = core.facts
-        self.weights: numpy.ndarray = core.weights
+        self.weights: FloatArray = core.weights
 
     @property
     def layers(self) -> list[str]:
-        return self.facts["layers"]
+        names: list[str] = self.facts["layers"]
+        return names
 
     @property
     def heads(self) -> list[str]:
-        return self.facts["heads"]
+        names: list[str] = self.facts["heads"]
+        return names
 
     def _require_page(self, file: str | os.PathLike[str]) -> str:
-        name = os.fspath(file)
+        name = path("save", file)
         if name.endswith((".html", ".htm")) and not self._page:
             raise _core.Error(f"save: {name}: a page needs every query: attend(…, page=True)")
         return name
@@ -48,15 +53,23 @@ class ImageAttention(Attention):
         return height, width
 
     @property
-    def maps(self) -> numpy.ndarray:
+    def maps(self) -> FloatArray:
         """The part of the weights that goes to the patches: [layers, heads, queries, rows, columns]."""
         first = len(self.facts["prefix"])
         patches = self.weights[..., first:]
         return patches.reshape(*patches.shape[:-1], *self.grid)
 
     def png(self, *, upsampling: str = "bicubic", opacity: float = 0.6, side: int = 768) -> bytes:
-        """The maps of the first query over the photo: one overlay, or a sheet of blocks and heads."""
-        return self._core.png(upsampling, opacity, side)
+        """The maps of the query over the photo: one overlay, or a sheet of blocks and heads. A patch that looks is framed.
+
+        upsampling: "bicubic", "bilinear" or "nearest". opacity: of the colours, 0 to 1. side: the longer one, in pixels.
+        """
+        picture: bytes = self._core.png(text("upsampling", upsampling), number("opacity", opacity), positive("side", side))
+        return picture
+
+    def image(self, *, upsampling: str = "bicubic", opacity: float = 0.6, side: int = 768) -> PIL.Image.Image:
+        """`png` as a PIL image."""
+        return _opened(self.png(upsampling=upsampling, opacity=opacity, side=side))
 
     def _repr_png_(self) -> bytes:
         return self.png()
@@ -65,7 +78,8 @@ class ImageAttention(Attention):
         self, file: str | os.PathLike[str], *, upsampling: str = "bicubic", opacity: float = 0.6, side: int = 768
     ) -> None:
         """Writes .png, .npy, .safetensors, .json or, with every query, an .html page to explore."""
-        self._core.save(self._require_page(file), upsampling, opacity, side)
+        style = text("upsampling", upsampling), number("opacity", opacity), positive("side", side)
+        self._core.save(self._require_page(file), *style)
 
     def __repr__(self) -> str:
         height, width = self.grid
@@ -77,15 +91,22 @@ class TextAttention(Attention):
 
     @property
     def rows(self) -> list[str]:
-        return self.facts["rows"]
+        names: list[str] = self.facts["rows"]
+        return names
 
     @property
     def columns(self) -> list[str]:
-        return self.facts["columns"]
+        names: list[str] = self.facts["columns"]
+        return names
 
     def png(self) -> bytes:
         """Matrices of weights with the tokens' names beside them."""
-        return self._core.png()
+        picture: bytes = self._core.png()
+        return picture
+
+    def image(self) -> PIL.Image.Image:
+        """`png` as a PIL image."""
+        return _opened(self.png())
 
     def _repr_png_(self) -> bytes:
         return self.png()
@@ -96,3 +117,11 @@ class TextAttention(Attention):
 
     def __repr__(self) -> str:
         return f"<attention of a text: weights {list(self.weights.shape)}>"
+
+
+def _opened(png: bytes) -> PIL.Image.Image:
+    import io
+
+    import PIL.Image
+
+    return PIL.Image.open(io.BytesIO(png))

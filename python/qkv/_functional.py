@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from . import _core
+from ._arguments import boolean, number, whole
 
 if TYPE_CHECKING:
-    import numpy
+    from typing import Unpack
+
+    from ._types import AttentionOptions
+
+    _Array = TypeVar("_Array")  # of NumPy, PyTorch or JAX
 
 
 class AttentionGradient(NamedTuple):
@@ -21,6 +26,46 @@ class AttentionGradient(NamedTuple):
     sinks: Any
 
 
+@overload
+def attention(
+    q: _Array,
+    k: Any,
+    v: Any,
+    *,
+    return_weights: Literal[False] = False,
+    return_lse: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> _Array: ...
+@overload
+def attention(
+    q: _Array,
+    k: Any,
+    v: Any,
+    *,
+    return_weights: Literal[True],
+    return_lse: Literal[False] = False,
+    **options: Unpack[AttentionOptions],
+) -> tuple[_Array, _Array]: ...
+@overload
+def attention(
+    q: _Array,
+    k: Any,
+    v: Any,
+    *,
+    return_weights: Literal[False] = False,
+    return_lse: Literal[True],
+    **options: Unpack[AttentionOptions],
+) -> tuple[_Array, _Array]: ...
+@overload
+def attention(
+    q: _Array,
+    k: Any,
+    v: Any,
+    *,
+    return_weights: Literal[True],
+    return_lse: Literal[True],
+    **options: Unpack[AttentionOptions],
+) -> tuple[_Array, _Array, _Array]: ...
 def attention(
     q: Any,
     k: Any,
@@ -73,8 +118,17 @@ def attention(
             if torch.is_grad_enabled():
                 raise _core.Error("attention: a tensor needs a gradient: use qkv.torch.scaled_dot_product_attention, or .detach() it")
             q, k, v, mask, bias, sinks = (x.detach() if isinstance(x, torch.Tensor) else x for x in tensors)
-    return _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, lengths, sinks, first_position,
-                 return_weights, return_lse)  # fmt: skip
+    try:
+        return _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, lengths, sinks, first_position,
+                     return_weights, return_lse)  # fmt: skip
+    except (TypeError, AttributeError) as error:
+        _require_types({"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "lengths": lengths, "sinks": sinks}, scale,
+                       softcap, first_position, {"return_weights": return_weights, "return_lse": return_lse})  # fmt: skip
+        if not (isinstance(return_weights, bool) and isinstance(return_lse, bool)):  # NumPy's
+            return attention(q, k, v, mask=mask, bias=bias, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
+                             softcap=softcap, window=window, lengths=lengths, sinks=sinks, first_position=first_position,
+                             return_weights=bool(return_weights), return_lse=bool(return_lse))  # fmt: skip
+        raise error
 
 
 def attention_backward(
@@ -97,6 +151,8 @@ def attention_backward(
 ) -> AttentionGradient:
     """The gradient of `attention` with the same arguments. out, lse: its results (return_lse=True); dout: the gradient of
     the loss with respect to out. Memory does not grow with N_q · N_k. Arrays are of the library of q."""
+    _require_types({"q": q, "k": k, "v": v, "out": out, "lse": lse, "dout": dout, "mask": mask, "bias": bias,
+                    "lengths": lengths, "sinks": sinks}, scale, softcap, first_position, {})  # fmt: skip
     mask, bias = _mask_and_bias(mask, bias)
     given = bias
     mask, bias = _over_keys(mask, k), _over_keys(bias, k)
@@ -110,6 +166,22 @@ def attention_backward(
     if bias is not given:
         dbias = dbias.sum(-1).reshape(given.shape)
     return AttentionGradient(dq, dk, dv, dbias, dsinks)
+
+
+def _require_types(arrays: dict[str, Any], scale: Any, softcap: Any, first_position: Any, flags: dict[str, Any]) -> None:
+    """Throws TypeError for what is of a wrong type."""
+    for name, array in arrays.items():
+        needed = name not in ("mask", "bias", "lengths", "sinks")
+        known = hasattr(array, "shape") and (hasattr(array, "__dlpack__") or hasattr(array, "__array_interface__"))
+        numbers = getattr(getattr(array, "dtype", None), "kind", "f") not in "OSUVTMm"
+        if not (known and numbers) and (needed or array is not None):
+            raise TypeError(f"attention: {name} is a {type(array).__name__}; expected an array of numbers by NumPy, PyTorch or JAX")
+    if scale is not None:
+        number("attention: scale", scale)
+    number("attention: softcap", softcap)
+    whole("attention: first_position", first_position)
+    for name, flag in flags.items():
+        boolean(f"attention: {name}", flag)
 
 
 def _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, lengths, sinks, first_position,
@@ -240,16 +312,16 @@ def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
     if window is None:
         return -1, -1
     if hasattr(window, "__index__"):
-        return window.__index__(), -1
+        return whole("attention: window", window), -1
     if not isinstance(window, tuple) or len(window) != 2:
         raise TypeError(f"attention: window: expected a number of keys or (left, right), got {window!r}")
-    return window
+    return whole("attention: window", window[0]), whole("attention: window", window[1])
 
 
 def _causal(is_causal: bool | str) -> int:
-    if is_causal in (False, True):
-        return int(is_causal)
-    if is_causal != "bottom_right":
+    if isinstance(is_causal, int) or type(is_causal).__name__ == "bool_":  # NumPy's
+        return int(bool(is_causal))
+    if not isinstance(is_causal, str) or is_causal != "bottom_right":
         raise _core.Error(f'attention: is_causal: expected a bool or "bottom_right", got {is_causal!r}')
     return 2
 

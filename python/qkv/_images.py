@@ -3,54 +3,81 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._arguments import items
 
 if TYPE_CHECKING:
-    import numpy
-    import PIL.Image
-
-    Image = Union[str, os.PathLike[str], bytes, bytearray, memoryview, PIL.Image.Image, numpy.ndarray]
-    Images = Union[Image, Iterable[Image]]
-else:
-    Image = Images = Any
-
+    from ._types import Images
 
 _ORIENTATION = 0x0112  # of EXIF
+_KINDS = "paths, bytes, PIL images, arrays or folders"
 
 
-def listed(images: Images) -> tuple[list[Any], bool]:
-    """The items for the engine, and whether `images` was a single image. A folder is all the images in it."""
+def listed(images: Images) -> tuple[Iterable[Any], bool, int | None]:
+    """The images, whether it was a single one, and how many if that is known. A folder is all the images in it."""
     if _is_image(images):
-        if isinstance(images, (str, os.PathLike)) and os.path.isdir(images):
-            return _core.find_images([os.fspath(images)]), False
-        return [_item(images)], True
+        if _is_folder(images):
+            found = _core.find_images([os.fspath(images)])  # type: ignore[arg-type, unused-ignore]
+            return found, False, len(found)
+        return [_checked(images)], True, 1
     if hasattr(images, "read"):
         raise TypeError("images: a file object; pass its bytes, .read()")
-    if not isinstance(images, Iterable):
-        raise TypeError(f"images: a {type(images).__name__}, expected paths, bytes, PIL images, arrays or folders")
-    items: list[Any] = []
+    several = _with_folders(items("images", images, _KINDS))
+    if not isinstance(images, Sized):
+        return several, False, None
+    known = list(several)  # what is no image is told before the first is read
+    return known, False, len(known)
+
+
+def chunks(images: Iterable[Any], size: int) -> Iterator[tuple[list[Any], list[str]]]:
+    """Some images at a time as the engine takes them, and their names: a path, or "image N"."""
+    some: list[Any] = []
+    first = 0
     for image in images:
-        if isinstance(image, (str, os.PathLike)) and os.path.isdir(image):
-            items += _core.find_images([os.fspath(image)])
+        some.append(_converted(image))
+        if len(some) == size:
+            yield some, names(some, first)
+            first, some = first + size, []
+    if some:
+        yield some, names(some, first)
+
+
+def all_of(images: Images) -> list[Any]:
+    """All images at once as the engine takes them."""
+    return [_converted(image) for image in listed(images)[0]]
+
+
+def names(several: Iterable[Any], first: int = 0) -> list[str]:
+    """The path of each image, or "image N" of what is in memory; the first is image `first`."""
+    return [
+        os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"image {first + i}"
+        for i, image in enumerate(several)
+    ]
+
+
+def _is_folder(image: Any) -> bool:
+    return isinstance(image, (str, os.PathLike)) and os.path.isdir(image)
+
+
+def _with_folders(several: Iterable[Any]) -> Iterator[Any]:
+    for i, image in enumerate(several):
+        if _is_folder(image):
+            yield from _core.find_images([os.fspath(image)])
         else:
-            items.append(_item(image))
-    return items, False
-
-
-def names(items: list[Any]) -> list[str]:
-    """The path of each item; of what is in memory "image N"."""
-    return [item if isinstance(item, str) else f"image {i}" for i, item in enumerate(items)]
+            yield _checked(image, f"item {i}: ")
 
 
 def _is_image(value: Any) -> bool:
     if isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_pil(value):
         return True
-    # An array of four axes is a batch, whose rows are the images; one of paths is a list.
+    # An array of four axes is a batch, whose rows are the images; a column of a table or one of paths is a list.
     shape = getattr(value, "shape", None)
-    return shape is not None and len(shape) < 4 and not (len(shape) == 1 and _holds_paths(value))
+    if shape is None or hasattr(value, "columns") or len(shape) >= 4:
+        return False
+    return not (len(shape) == 1 and (hasattr(value, "to_list") or _holds_paths(value)))
 
 
 def _holds_paths(array: Any) -> bool:
@@ -61,16 +88,32 @@ def _is_pil(value: Any) -> bool:
     return hasattr(value, "convert") and hasattr(value, "mode") and hasattr(value, "getbands")
 
 
-def _item(image: Any) -> Any:
+def _checked(image: Any, where: str = "") -> Any:
+    """The image, if its type is one of an image."""
+    if isinstance(image, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_pil(image):
+        return image
+    shape, dtype = getattr(image, "shape", None), str(getattr(image, "dtype", ""))
+    if shape is None:
+        advice = f'; give its column: dataset["{next(iter(image), "image")}"]' if isinstance(image, dict) else ""
+        raise TypeError(f"{where}a {type(image).__name__} is no image, expected {_KINDS}{advice}")
+    if not dtype.endswith("uint8"):
+        raise TypeError(
+            f"{where}an array of {dtype}, expected uint8 [height, width, channels]; preprocessed pixels go to model.forward"
+        )
+    if len(shape) == 3 and shape[2] > 4 and shape[0] in (1, 3):
+        raise _core.Error(
+            f"{where}an array {list(shape)}: channels come last, [height, width, channels]; try array.transpose(1, 2, 0)"
+        )
+    return image
+
+
+def _converted(image: Any) -> Any:
     if isinstance(image, (str, os.PathLike)):
-        return os.fspath(image)
+        path = os.fspath(image)
+        return path if isinstance(path, str) else os.fsdecode(path)
     if isinstance(image, (bytearray, memoryview)):
         return bytes(image)
-    if isinstance(image, bytes):
-        return image
-    if _is_pil(image):
-        return _pil(image)
-    return _samples(image)
+    return _pil(image) if _is_pil(image) else image
 
 
 def _pil(image: Any) -> Any:
@@ -81,18 +124,3 @@ def _pil(image: Any) -> Any:
     if image.getexif().get(_ORIENTATION, 1) != 1:
         image = PIL.ImageOps.exif_transpose(image)
     return numpy.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
-
-
-def _samples(image: Any) -> Any:
-    shape, dtype = getattr(image, "shape", None), str(getattr(image, "dtype", ""))
-    if shape is None:
-        raise TypeError(f"a {type(image).__name__} is no image, expected a path, bytes, a PIL image or an array")
-    if not dtype.endswith("uint8"):
-        raise TypeError(
-            f"an array of {dtype}, expected uint8 [height, width, channels]; preprocessed pixels go to model.forward"
-        )
-    if len(shape) == 3 and shape[2] > 4 and shape[0] in (1, 3):
-        raise _core.Error(
-            f"an array {list(shape)}: channels come last, [height, width, channels]; try array.transpose(1, 2, 0)"
-        )
-    return image

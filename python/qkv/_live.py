@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _core
-from ._model import Model, load
+from ._load import load
+from ._model import Model
 
 # Of the greatest value of the original's answer: a wrong setting is off by as much as the answer itself.
 _TOLERANCE = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.25}
@@ -31,6 +32,7 @@ def from_timm(
         given = {key: value for key, value in (model_args or {}).items() if value is not None}
         save_for_hf(model, folder, model_args=given, safe_serialization=True)
         taken = load(folder, **options)
+        taken._keep_files()
     taken._source = None  # its folder is gone
     taken._path = f"timm {(model.pretrained_cfg or {}).get('architecture') or type(model).__name__}"
     if verify:
@@ -51,6 +53,7 @@ def from_transformers(model: Any, processor: Any = None, *, verify: bool = True,
         if processor is not None:
             processor.save_pretrained(folder)
         taken = load(folder, **options)
+        taken._keep_files()
     taken._source = None
     taken._path = f"transformers {type(model).__name__}"
     if verify:
@@ -109,7 +112,7 @@ def _answers_of_timm(model: Any, taken: Model) -> tuple[Any, Any]:
 def _answers_of_transformers(model: Any, taken: Model) -> tuple[Any, Any]:
     import torch
 
-    if "attend_texts" in taken.abilities:
+    if taken._core.is_text:
         ids = torch.arange(2, 10)[None] % model.config.vocab_size
         given = {"input_ids": ids}
         if model.config.is_encoder_decoder:

@@ -8,9 +8,11 @@ from typing import Any
 
 
 @contextmanager
-def bar(progress: bool | None, total: int, unit: str) -> Iterator[Callable[[int], object] | None]:
+def bar(progress: bool | None, total: int | None, unit: str) -> Iterator[Callable[[int], object] | None]:
     """A function that takes how many more are done, or None. progress None: shown for long work on a terminal."""
-    if progress is False or total < 2:
+    if progress not in (None, True, False):
+        raise TypeError(f"progress: expected True, False or None, got {progress!r}")
+    if progress is False or (total is not None and total < 2):
         yield None
         return
     tqdm = _tqdm() if progress else _tqdm_if_there()

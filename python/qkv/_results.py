@@ -6,8 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import _core
+
 if TYPE_CHECKING:
     import numpy
+    import PIL.Image
+    from numpy.typing import NDArray
+
+    from ._types import BoolArray, FloatArray, IntArray
 
 
 class Prediction(NamedTuple):
@@ -15,13 +21,13 @@ class Prediction(NamedTuple):
 
     label: str
     score: float
-    index: int
+    index: int  # type: ignore[assignment]
 
 
-class Classification(list["Prediction"]):
+class Classification(list[Prediction]):
     """The most probable classes of an image, best first."""
 
-    def __init__(self, path: str, top: list[Prediction], logits: numpy.ndarray | None) -> None:
+    def __init__(self, path: str, top: list[Prediction], logits: FloatArray | None) -> None:
         super().__init__(top)
         self.path = path
         self.logits = logits
@@ -36,20 +42,20 @@ class Object(NamedTuple):
     label: str
     score: float
     box: tuple[float, float, float, float]
-    index: int
+    index: int  # type: ignore[assignment]
 
 
 class _Picture:
     """A result that shows itself in a notebook."""
 
-    _picture: numpy.ndarray | None
+    _picture: NDArray[numpy.uint8] | None
 
-    def image(self) -> Any:
+    def image(self) -> PIL.Image.Image:
         """The photo with what was found, as a PIL image."""
         import PIL.Image
 
         if self._picture is None:
-            raise ValueError("draw=True keeps the picture")
+            raise _core.Error("image: draw=True keeps the picture")
         return PIL.Image.fromarray(self._picture)
 
     def _repr_png_(self) -> bytes | None:
@@ -62,10 +68,10 @@ class _Picture:
         return out.getvalue()
 
 
-class Detections(_Picture, list["Object"]):
+class Detections(_Picture, list[Object]):
     """The objects of a photo, best first."""
 
-    def __init__(self, path: str, objects: list[Object], picture: numpy.ndarray | None) -> None:
+    def __init__(self, path: str, objects: list[Object], picture: NDArray[numpy.uint8] | None) -> None:
         super().__init__(objects)
         self.path = path
         self._picture = picture
@@ -82,15 +88,19 @@ class Segment(NamedTuple):
     score: float | None
     area: int
     box: tuple[int, int, int, int]
-    index: int
+    index: int  # type: ignore[assignment]
     rle: dict[str, Any]
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f" {100 * self.score:.0f} %"
+        return f"<segment {self.id}: {self.label}{score}, {self.area} pixels>"
 
 
 class Segmentation(_Picture):
     """The segments of a photo. ids: [height, width], the id of each pixel's segment, 0 for none."""
 
     def __init__(
-        self, path: str, task: str, segments: list[Segment], ids: numpy.ndarray, picture: numpy.ndarray | None
+        self, path: str, task: str, segments: list[Segment], ids: IntArray, picture: NDArray[numpy.uint8] | None
     ) -> None:
         self.path = path
         self.task = task
@@ -107,39 +117,13 @@ class Segmentation(_Picture):
     def __getitem__(self, index: int) -> Segment:
         return self.segments[index]
 
-    def mask(self, segment: Segment) -> numpy.ndarray:
+    def mask(self, segment: Segment) -> BoolArray:
         """The segment's pixels, [height, width] of bool; instances may overlap."""
-        import numpy
-
-        height, width = segment.rle["size"]
-        flat = numpy.zeros(height * width, dtype=bool)
-        at, inside = 0, False
-        for count in _rle_counts(segment.rle["counts"]):
-            if inside:
-                flat[at : at + count] = True
-            at, inside = at + count, not inside
-        return flat.reshape(width, height).T
+        mask: BoolArray = _core.decode_mask(*segment.rle["size"], segment.rle["counts"]).view(bool)
+        return mask
 
     def __repr__(self) -> str:
         return f"<{self.path}: {len(self)} segments ({self.task}): " + ", ".join(s.label for s in self) + ">"
-
-
-def _rle_counts(counts: str | list[int]) -> list[int]:
-    """COCO's compressed counts as numbers."""
-    if not isinstance(counts, str):
-        return counts
-    numbers: list[int] = []
-    at = 0
-    while at < len(counts):
-        value, shift, more = 0, 0, True
-        while more:
-            code = ord(counts[at]) - 48
-            value |= (code & 0x1F) << shift
-            more, at, shift = bool(code & 0x20), at + 1, shift + 5
-            if not more and code & 0x10:
-                value -= 1 << shift
-        numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
-    return numbers
 
 
 class Exploration:

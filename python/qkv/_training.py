@@ -142,7 +142,7 @@ class TrainingRun:
 
     def model(self, *, last: bool = False, **options: Any) -> Model:
         """The best model so far, or the last, with options of `qkv.load`."""
-        from ._model import load
+        from ._load import load
 
         return load(os.path.join(self._path, "last") if last else self._path, **options)
 

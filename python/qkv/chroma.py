@@ -22,7 +22,8 @@ import numpy
 
 from . import _core, _images
 from ._adapters import ModelOrPath, Retrieval, needs, source_of
-from ._model import Model, load
+from ._load import load
+from ._model import Model
 
 with needs("chromadb", "chroma"):
     from chromadb.api.types import DataLoader, Embeddable, EmbeddingFunction, Embeddings, Image, Space
@@ -121,6 +122,6 @@ def _read(path: str) -> numpy.ndarray:
 
     try:
         with PIL.Image.open(path) as image:
-            return _images.listed(image)[0][0]
+            return _images.all_of(image)[0]
     except OSError as error:
         raise _core.Error(f"{path}: {error}") from error

@@ -13,7 +13,8 @@ from typing import Any, Optional
 
 from . import _core
 from ._adapters import ModelOrPath, Retrieval, needs, source_of
-from ._model import Model, load
+from ._load import load
+from ._model import Model
 
 with needs("llama-index-core", "llama-index"):
     from llama_index.core.base.embeddings.base import BaseEmbedding, Embedding

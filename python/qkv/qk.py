@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
 from ._circuits import Certificates, Directions, Merged, Pair, Plan, Rewritten, Spectra, Weights, epsilon, float64
-from ._model import Model, files_of
+from ._load import files_of
+from ._model import Model
 
 if TYPE_CHECKING:
-    from ._images import Images
+    from ._types import Images
 
 __all__ = [
     "Certificates",
@@ -437,7 +438,7 @@ def truncate_model(
 
     images: fit the logits of `sample` of these, at equal distances; without them the weights, whatever comes in.
     """
-    items = None if images is None else _images.listed(images)[0]
+    items = None if images is None else _images.all_of(images)
     if items is not None and not items:
         raise _core.Error("truncate_model: images: no image")
     rank, sample = _count("rank", rank), _count("sample", sample)

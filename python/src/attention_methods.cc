@@ -80,9 +80,10 @@ void BindAttention(ModelClass& model, nb::module_& module) {
           "upsampling"_a, "opacity"_a, "side"_a)
       .def(
           "save",
-          [](const app::AttentionMaps& maps, const std::string& file, const std::string& upsampling, double opacity,
+          [](const app::AttentionMaps& maps, const nb::str& name, const std::string& upsampling, double opacity,
              int64_t side) {
             const app::MapStyle style = StyleOf(upsampling, opacity, side);
+            const std::string file = PathOf(name);
             Call call;
             call.Run([&] { app::WriteMaps(maps, app::ParseOutputFormat(file), style, file); });
           },
@@ -98,7 +99,8 @@ void BindAttention(ModelClass& model, nb::module_& module) {
            })
       .def(
           "save",
-          [](const app::TextAttention& attention, const std::string& file) {
+          [](const app::TextAttention& attention, const nb::str& name) {
+            const std::string file = PathOf(name);
             Call call;
             call.Run([&] { app::WriteTextAttention(attention, app::ParseOutputFormat(file), file); });
           },

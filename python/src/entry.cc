@@ -3,15 +3,17 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <string_view>
 #include <vector>
 
 #include "python/src/objects.h"
 #include "qkv/app/open/hub.h"
+#include "qkv/model/checkpoint/complete_config.h"
 
 namespace qkv::python {
 
 app::ModelEntry EntryOf(const std::string& path, const nb::dict& hints) {
-  app::ModelEntry entry{.path = path.empty() ? "" : app::FindModel(path).string()};
+  app::ModelEntry entry{.path = app::FindModel(path).string()};
   for (const auto& [key, value] : hints) {
     const std::string name = nb::cast<std::string>(key);
     if (name == "heads") {
@@ -31,6 +33,14 @@ app::ModelEntry EntryOf(const std::string& path, const nb::dict& hints) {
     }
   }
   return entry;
+}
+
+nb::list HintNames() {
+  nb::list names;
+  for (const char* name : {"heads", "architecture", "state_dict", "mean", "std", "crop_pct"})
+    names.append(nb::str(name));
+  for (const std::string_view name : model::SettingNames()) names.append(nb::str(name.data(), name.size()));
+  return names;
 }
 
 }  // namespace qkv::python

@@ -13,4 +13,7 @@ namespace qkv::python {
 /// hints: what its files leave out, by qkv.load's keywords. Throws Error, or TypeError for a value of another type.
 app::ModelEntry EntryOf(const std::string& path, const nanobind::dict& hints);
 
+/// The keys that `hints` may have, of some family.
+nanobind::list HintNames();
+
 }  // namespace qkv::python

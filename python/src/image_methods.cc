@@ -14,6 +14,7 @@
 #include "python/src/writing.h"
 #include "qkv/app/capture/capture.h"
 #include "qkv/app/detection/detect.h"
+#include "qkv/app/detection/mask_rle.h"
 #include "qkv/app/detection/segment.h"
 #include "qkv/app/images/image_reader.h"
 #include "qkv/app/texts/zero_shot.h"
@@ -256,6 +257,17 @@ nb::list Caption(const Model& model, const nb::list& items, const nb::dict& choi
 }
 
 }  // namespace
+
+void BindMasks(nb::module_& module) {
+  using namespace nb::literals;
+  module.def(
+      "decode_mask",
+      [](int64_t height, int64_t width, const std::string& counts) {
+        Call call;
+        return ToArray(call.Run([&] { return app::DecodeMask({height, width, app::ExpandCounts(counts)}); }));
+      },
+      "height"_a, "width"_a, "counts"_a, "COCO's compressed run lengths as [height, width] of 0 and 1.");
+}
 
 void BindImages(ModelClass& model) {
   using namespace nb::literals;

@@ -1,9 +1,30 @@
 #include "python/src/model.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/open.h"
 
 namespace qkv::python {
+namespace {
+
+// The methods of Python's Model that not every model has, each with what it asks of one.
+struct Method {
+  std::string_view name;
+  const app::Ability* ability;
+};
+
+constexpr Method kMethods[] = {{"classify", &app::kClassify},      {"classify", &app::kClassifyByPrompts},
+                               {"embed", &app::kEmbedImages},      {"encode", &app::kEmbedTexts},
+                               {"detect", &app::kDetect},          {"segment", &app::kSegment},
+                               {"caption", &app::kWriteCaption},   {"generate", &app::kContinueText},
+                               {"translate", &app::kTranslate},    {"summarize", &app::kSummarize},
+                               {"attend", &app::kAttendImage},     {"attend", &app::kAttendText},
+                               {"forward", &app::kCaptureTensors}, {"run", &app::kCaptureTensors}};
+
+}  // namespace
 
 Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
     : entry_(files.entry()), facts_(files.facts()), info_(files.Info()), threads_(threads) {
@@ -33,6 +54,23 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
     }
   }
   if (!no_tokenizer_.empty()) app::Notify(note, "warning: without its tokenizer it reads no texts: " + no_tokenizer_);
+}
+
+std::vector<std::string_view> Model::Methods() const {
+  std::vector<std::string_view> names;
+  for (const Method& method : kMethods) {
+    if (method.ability->has(facts_) && std::ranges::find(names, method.name) == names.end()) {
+      names.push_back(method.name);
+    }
+  }
+  return names;
+}
+
+void Model::RequireWork(const char* work, const app::Ability& ability) const {
+  if (ability.has(facts_)) return;
+  Fail("{}: {} is {}, expected {}; its methods are {}", work,
+       entry_.path.empty() ? "the built-in digit classifier" : app::NameOf(facts_, entry_), Describe(facts_.kind()),
+       ability.expected, EscapedText{fmt::format("{}", fmt::join(Methods(), ", "))});
 }
 
 const model::Model& Model::Images(const char* work, const app::Ability& ability) const {

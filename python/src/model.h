@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "python/src/call.h"
@@ -33,6 +34,8 @@ class Model {
   const app::ModelFacts& facts() const { return facts_; }
   const io::Json& info() const { return info_; }  // the fields of `qkv info --json`
   int threads() const { return threads_; }
+  /// The methods of qkv.Model that this one has.
+  std::vector<std::string_view> Methods() const;
 
   // The parts that do this work. Throw Error, which begins with `work`, if the model cannot.
   const model::Model& Images(const char* work, const app::Ability& ability) const;
@@ -44,10 +47,7 @@ class Model {
   const model::CaptionModel& CaptionPasses(const char* work) const;
 
  private:
-  void RequireWork(const char* work, const app::Ability& ability) const {
-    app::RequireAbility(work, ability, facts_, entry_);
-  }
-
+  void RequireWork(const char* work, const app::Ability& ability) const;
   void RequireTokenizer(const char* work, bool there) const;
 
   app::ModelEntry entry_;
@@ -79,6 +79,7 @@ using ModelClass = nb::class_<Model>;
 // The methods of a subject each.
 void BindActivations(ModelClass& model);
 void BindImages(ModelClass& model);
+void BindMasks(nb::module_& module);
 void BindTexts(ModelClass& model);
 void BindAttention(ModelClass& model, nb::module_& module);
 void BindEvaluation(ModelClass& model);

@@ -34,6 +34,17 @@
 namespace qkv::python {
 namespace {
 
+// Throws an exception of the engine as qkv.Error, in the words of Python's callers.
+void TranslateError(const std::exception_ptr& raised, void* type) {
+  try {
+    std::rethrow_exception(raised);
+  } catch (const Error& error) {
+    PyErr_SetObject(static_cast<PyObject*>(type), InKeywords(error.what()).ptr());
+  } catch (const std::filesystem::filesystem_error& error) {
+    PyErr_SetString(PyExc_OSError, error.what());
+  }
+}
+
 // An entry from keywords of qkv.load.
 app::ModelEntry EntryToLoad(const std::string& path, const std::string& dtype, const std::string& cache,
                             std::optional<std::pair<int64_t, int64_t>> size, const std::string& pool,
@@ -90,28 +101,21 @@ nb::list FindImages(const nb::list& paths) {
 
 NB_MODULE(_core, module) {
   using namespace nb::literals;
-  nb::exception<Error>(module, "Error", PyExc_ValueError);
-  nb::register_exception_translator([](const std::exception_ptr& raised, void*) {
-    try {
-      std::rethrow_exception(raised);
-    } catch (const std::filesystem::filesystem_error& error) {
-      PyErr_SetString(PyExc_OSError, error.what());
-    }
-  });
+  const nb::exception<Error> error(module, "Error", PyExc_ValueError);
+  nb::register_exception_translator(TranslateError, error.ptr());
   nb::set_leak_warnings(false);  // a process that leaves with a model in a global variable leaks nothing of ours
   module.attr("version") = QKV_VERSION;
   WatchExit();
 
   ModelClass model(module, "Model");
   model.def_prop_ro("info", [](const Model& self) { return ToPython(self.info()); })
-      .def_prop_ro("abilities",
+      .def_prop_ro("methods",
                    [](const Model& self) {
                      nb::list names;
-                     for (const std::string_view name : app::AbilitiesOf(self.facts())) {
-                       names.append(nb::str(name.data(), name.size()));
-                     }
+                     for (const std::string_view name : self.Methods()) names.append(nb::str(name.data(), name.size()));
                      return names;
                    })
+      .def_prop_ro("is_text", [](const Model& self) { return self.facts().is_text(); })
       .def_prop_ro("kind", [](const Model& self) { return std::string(self.facts().kind_name()); })
       .def_prop_ro("entry", [](const Model& self) { return self.entry(); })
       .def_prop_ro("has_text_tower", [](const Model& self) { return self.facts().has_text_tower(); })
@@ -121,6 +125,7 @@ NB_MODULE(_core, module) {
       });
   BindActivations(model);
   BindImages(model);
+  BindMasks(module);
   BindTexts(model);
   BindAttention(model, module);
   BindEvaluation(model);
@@ -132,6 +137,7 @@ NB_MODULE(_core, module) {
 
   module.def("load", &Load, "path"_a, "dtype"_a, "threads"_a, "cache"_a, "size"_a.none(), "pool"_a, "labels"_a,
              "hints"_a, "strict"_a);
+  module.def("hint_names", &HintNames, "Keys that `hints` of `load` may have.");
   module.def("find_images", &FindImages, "paths"_a, "The files of folders, recursively, sorted by name.");
   module.def("run_command", &RunCommand, "arguments"_a);
   module.def("set_num_threads", &SetNumThreads, "threads"_a);

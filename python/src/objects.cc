@@ -72,6 +72,10 @@ nb::str ToPathName(const std::string& path) {
   return name;
 }
 
+nb::str InKeywords(const std::string& message) {
+  return nb::borrow<nb::str>(nb::module_::import_("qkv._wording").attr("in_keywords")(nb::str(message.c_str())));
+}
+
 std::array<size_t, Shape::kMaxRank> ExtentsOf(const Shape& shape) {
   std::array<size_t, Shape::kMaxRank> extents{};
   std::ranges::copy(shape.extents(), extents.begin());

@@ -36,6 +36,9 @@ T ValueOf(nb::handle value, const char* what, const char* expected) {
 std::string PathOf(nb::handle name);
 nb::str ToPathName(const std::string& path);
 
+/// A message of the engine with keywords of Python in place of options of the command line (qkv/_wording.py).
+nb::str InKeywords(const std::string& message);
+
 /// A shape as nb::ndarray takes it; the rank is the shape's.
 std::array<size_t, Shape::kMaxRank> ExtentsOf(const Shape& shape);
 

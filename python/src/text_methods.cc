@@ -16,11 +16,12 @@
 #include "python/src/writing.h"
 #include "qkv/app/capture/text_capture.h"
 #include "qkv/app/texts/pieces.h"
+#include "qkv/app/texts/stop_scanner.h"
 #include "qkv/core/work.h"
 
 namespace qkv::python {
 
-model::GenerationChoices ChoicesOf(const nb::dict& choices) {
+model::GenerationChoices ChoicesOf(const nb::dict& choices, int64_t begin) {
   model::GenerationChoices c;
   const std::map<std::string, std::optional<int64_t>*> whole = {{"max_tokens", &c.max_tokens},
                                                                 {"min_tokens", &c.min_tokens},
@@ -34,7 +35,13 @@ model::GenerationChoices ChoicesOf(const nb::dict& choices) {
                                                                  {"repetition_penalty", &c.repetition_penalty}};
   for (const auto& [key, value] : choices) {
     const std::string name = nb::cast<std::string>(key);
-    if (const auto found = whole.find(name); found != whole.end()) {
+    if (name == "max_length") {
+      const auto length = ValueOf<int64_t>(value, "max_length", "a whole number");
+      Require(length > begin,
+              "max_length: {} leaves no token to write after {}; max_new_tokens counts the new ones alone", length,
+              begin);
+      c.max_tokens = length - begin;
+    } else if (const auto found = whole.find(name); found != whole.end()) {
       *found->second = ValueOf<int64_t>(value, name.c_str(), "a whole number");
     } else if (const auto number = numbers.find(name); number != numbers.end()) {
       *number->second = ValueOf<double>(value, name.c_str(), "a number");
@@ -65,7 +72,7 @@ app::Note Warnings(Call& call) {
 nb::object EmbedTexts(const Model& model, const std::vector<std::string>& texts,
                       const std::optional<std::string>& prompt) {
   if (model.facts().has_text_tower()) {
-    const app::TextEncoder& encoder = model.TowerTexts("embed");
+    const app::TextEncoder& encoder = model.TowerTexts("encode");
     std::vector<std::string> prompted = texts;
     if (prompt) {
       for (std::string& text : prompted) text = *prompt + text;
@@ -73,7 +80,7 @@ nb::object EmbedTexts(const Model& model, const std::vector<std::string>& texts,
     Call call(model.threads());
     return ToArray(call.Run([&] { return encoder.Embed(prompted, Warnings(call)); }));
   }
-  const app::LanguageModel& language = model.Language("embed", app::kEmbedTexts);
+  const app::LanguageModel& language = model.Language("encode", app::kEmbedTexts);
   Call call(model.threads());
   return ToArray(call.Run([&] { return language.Embed(texts, Warnings(call), prompt); }));
 }
@@ -108,26 +115,52 @@ std::function<bool(std::string_view)> ShowBy(nb::handle show, std::optional<nb::
   };
 }
 
-nb::object Continue(const Model& model, const std::string& prompt, const nb::dict& choices, const nb::object& show) {
+// special: whether the tokenizer adds its special tokens. The text ends where one of `stops` begins.
+nb::object Continue(const Model& model, const std::string& prompt, bool special, const nb::dict& choices,
+                    const std::vector<std::string>& stops, const nb::object& show) {
   const app::LanguageModel& language = model.Language("generate", app::kContinueText);
-  const model::GenerationChoices chosen = ChoicesOf(choices);
   std::optional<nb::python_error> error;
   Call call(model.threads());
+  std::vector<int32_t> ids = call.Run([&] { return language.ReadPrompt(prompt, special); });
+  const model::GenerationChoices chosen = ChoicesOf(choices, std::ssize(ids));
   const app::Written written = call.Run([&] {
-    const model::GenerationSettings settings =
-        chosen.Over(language.Settings(prompt.empty() ? 1 : language.CountTokens(prompt)));
+    const model::GenerationSettings settings = chosen.Over(language.Settings(std::ssize(ids)));
     settings.Validate();
-    return language.Continue(prompt, settings, ShowBy(show, &error), call.note());
+    const std::function<bool(std::string_view)> show_text = ShowBy(show, &error);
+    app::StopScanner scanner(stops);
+    std::string shown;
+    const auto take = [&](std::string_view piece) {
+      const std::string next = scanner.Add(piece);
+      shown += next;
+      return show_text(next) && !scanner.stopped();
+    };
+    app::Written all = language.Continue(std::move(ids), settings, take, call.note());
+    if (const std::string rest = scanner.Rest(); !rest.empty()) {
+      shown += rest;
+      show_text(rest);
+    }
+    all.text = shown, all.ended = all.ended || scanner.stopped();
+    return all;
   });
   if (error) throw nb::python_error(std::move(*error));
   return ToPython(ToJson(written));
+}
+
+// The text of ids, as the model writes it.
+nb::object Decode(const Model& model, const std::vector<int32_t>& ids, bool special) {
+  const text::Tokenizer tokenizer = model.facts().has_text_tower()
+                                        ? model.TowerTexts("decode").tokenizer()
+                                        : model.Language("decode", app::kAttendText).target_tokenizer();
+  Call call(model.threads());
+  return ToPython(call.Run([&] { return tokenizer.Decode(ids, special); }));
 }
 
 // Texts to texts by an encoder-decoder; longer ones than it reads in pieces.
 nb::list Rewrite(const Model& model, const std::vector<std::string>& texts, const std::string& task,
                  const std::optional<std::string>& prefix, const nb::dict& choices, int64_t batch, bool cut,
                  const nb::object& progress) {
-  const app::LanguageModel& language = model.Language(task.c_str(), app::kRewriteText);
+  const app::Ability& named = task == "summarize" ? app::kSummarize : app::kTranslate;
+  const app::LanguageModel& language = model.Language(task.c_str(), prefix ? app::kRewriteText : named);
   const model::GenerationChoices chosen = ChoicesOf(choices);
   Call call(model.threads());
   const std::function<void(int64_t)> advance = call.Progress(progress);
@@ -186,7 +219,8 @@ void BindTexts(ModelClass& model) {
   using namespace nb::literals;
   model.def("embed_texts", &EmbedTexts, "texts"_a, "prompt"_a.none(), "[texts, width]");
   model.def("tokenize", &Tokenize, "texts"_a, "Ids of each text as the model reads them.");
-  model.def("continue_text", &Continue, "prompt"_a, "choices"_a, "show"_a.none());
+  model.def("decode", &Decode, "ids"_a, "special_tokens"_a, "The text of ids.");
+  model.def("continue_text", &Continue, "prompt"_a, "add_special_tokens"_a, "choices"_a, "stops"_a, "show"_a.none());
   model.def("rewrite", &Rewrite, "texts"_a, "task"_a, "prefix"_a.none(), "choices"_a, "batch"_a, "cut"_a,
             "progress"_a.none());
   model.def(

@@ -33,6 +33,13 @@ def test_the_command_answers_as_the_package():
     assert (top["label"], top["score"]) == (best.label, pytest.approx(best.score, abs=1e-4))
 
 
+@pytest.mark.parametrize("name", ["digits", "digits-merged"])
+def test_names_of_models_are_those_of_load(name, tmp_path):
+    done = command("classify", "-m", name, PHOTO, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["top"][0]["label"] == qkv.load(name).classify(PHOTO)[0].label
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["help", "embed"], ["classify", "--help"]])
 def test_help_is_no_error(arguments):
     done = command(*arguments)

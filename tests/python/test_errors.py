@@ -50,9 +50,14 @@ LOADS = [
     ({"architecture": 5}, TypeError, "architecture"),
     ({"mean": "grey"}, TypeError, "mean"),
     ({"crop_pct": []}, TypeError, "crop_pct"),
-    ({"nonsense": object()}, TypeError, "nonsense"),
-    ({"nonsense": 2**70}, (qkv.Error, TypeError), "nonsense"),
-    ({"nonsense": 3}, qkv.Error, "nonsense"),
+    ({"nonsense": 3}, TypeError, "there is no nonsense="),
+    ({"dtpye": "int8"}, TypeError, "there is no dtpye=; did you mean dtype=?"),
+    ({"architectur": "x"}, TypeError, "did you mean architecture=?"),
+    ({"img_sizes": 3}, TypeError, "did you mean img_size=?"),
+    ({"img_size": object()}, TypeError, "img_size"),
+    ({"img_size": 2**70}, TypeError, "img_size"),
+    ({"hidden_size": 3}, qkv.Error, "hidden_size: expected one of img_size"),
+    ({"device": "cuda"}, TypeError, "CPU"),
 ]
 
 
@@ -142,9 +147,9 @@ CALLS = [
     ("digits", "classify", {"images": GREY, "prompts": ["a"]}, None),
     ("digits", "classify", {"images": GREY, "batch_size": -1}, "batch"),
     ("digits", "classify", {"images": GREY, "on_error": "ignore"}, "on_error"),
-    ("digits", "embed", {"inputs": []}, "no image"),
-    ("digits", "embed", {"inputs": GREY, "pool": "median"}, "pool"),
-    ("digits", "embed", {"inputs": GREY, "on_error": None}, "on_error"),
+    ("digits", "embed", {"images": []}, "no image"),
+    ("digits", "embed", {"images": GREY, "pool": "median"}, "pool"),
+    ("digits", "embed", {"images": GREY, "on_error": None}, "on_error"),
     ("digits", "detect", {"images": GREY}, "detect"),
     ("digits", "segment", {"images": GREY}, "segment"),
     ("digits", "caption", {"images": GREY}, "caption"),
@@ -198,10 +203,10 @@ CALLS = [
     ("tasks/bert", "similarity", {"a": np.zeros((2, 3)), "b": np.zeros((2, 4))}, "width"),
     ("tasks/gpt2", "encode", {"sentences": "a"}, None),
     ("tasks/gpt2", "generate", {"prompt": None}, None),
-    ("tasks/gpt2", "generate", {"prompt": "a", "temprature": 1.0}, "temprature"),
+    ("tasks/gpt2", "generate", {"prompt": "a", "temprature": 1.0}, "did you mean temperature=?"),
     ("tasks/gpt2", "generate", {"prompt": "a", "max_new_tokens": -1}, None),
-    ("tasks/gpt2", "generate", {"prompt": "a", "max_new_tokens": "ten"}, "max_tokens"),
-    ("tasks/gpt2", "generate", {"prompt": "a", "max_new_tokens": 2**70}, "max_tokens"),
+    ("tasks/gpt2", "generate", {"prompt": "a", "max_new_tokens": "ten"}, "max_new_tokens"),
+    ("tasks/gpt2", "generate", {"prompt": "a", "max_new_tokens": 2**70}, "max_new_tokens"),
     ("tasks/gpt2", "generate", {"prompt": "a", "temperature": "hot"}, "temperature"),
     ("tasks/gpt2", "generate", {"prompt": "a", "temperature": -1.0}, "temperature"),
     ("tasks/gpt2", "generate", {"prompt": "a", "temperature": float("nan")}, "temperature"),
@@ -215,7 +220,7 @@ CALLS = [
     ("tasks/marian", "translate", {"texts": "a", "batch_size": -1}, "batch"),
     ("tasks/marian", "translate", {"texts": "a " * 3000}, "cut"),
     ("tasks/marian", "generate", {"prompt": "a"}, "generate"),
-    ("tasks/vit_gpt2", "caption", {"images": GREY, "num_beams": "a"}, "beams"),
+    ("tasks/vit_gpt2", "caption", {"images": GREY, "num_beams": "a"}, "num_beams"),
     ("towers/clip", "classify", {"images": GREY}, "prompts"),
     ("towers/clip", "classify", {"images": GREY, "prompts": []}, "prompts"),
     ("towers/clip", "classify", {"images": GREY, "prompts": ["a"], "templates": ["no place"]}, "{}"),
@@ -235,10 +240,52 @@ def test_wrong_arguments_of_methods(name, method, given, message, open_model):
         assert "std::" not in str(raised.value)
 
 
-def test_a_model_that_cannot_do_it_says_which_can(digits):
+def test_a_model_that_cannot_do_it_says_which_can_and_what_it_does(digits, open_model):
     with pytest.raises(qkv.Error) as raised:
         digits.detect(GREY)
-    assert "digit classifier" in str(raised.value) and "YOLOS" in str(raised.value)
+    assert str(raised.value) == (
+        "detect: the built-in digit classifier is an image model, expected YOLOS; its methods are classify, embed, attend, forward, run"
+    )
+    with pytest.raises(qkv.Error, match="expected a decoder .*; its methods are translate, attend, forward, run"):
+        open_model("tasks/marian").generate("a")
+
+
+ABILITIES = {
+    "digits": ["classify", "embed", "attend", "forward", "run"],
+    "towers/clip": ["classify", "embed", "encode", "attend", "forward", "run"],
+    "detector": ["embed", "detect", "attend", "forward", "run"],
+    "tasks/vit_gpt2": ["embed", "caption", "attend", "forward", "run"],
+    "tasks/bert": ["encode", "attend", "forward", "run"],
+    "tasks/gpt2": ["generate", "attend", "forward", "run"],
+    "tasks/marian": ["translate", "attend", "forward", "run"],
+}
+
+
+@pytest.mark.parametrize("name", ABILITIES)
+def test_abilities_are_methods(name, open_model):
+    model = open_model(name)
+    assert model.abilities == ABILITIES[name]
+    assert all(callable(getattr(model, method)) for method in model.abilities)
+
+
+def test_the_engine_speaks_of_keywords():
+    from qkv._wording import in_keywords
+
+    for message, ours in [
+        ("give --mean and --std (0.5 and 0.5), or --architecture", "give mean= and std= (0.5 and 0.5), or architecture="),
+        ("checkpoint: --heads 99 contradicts it; leave it out", "checkpoint: heads=99 contradicts it; leave it out"),
+        ("use the mean of the patches (--pool mean)", 'use the mean of the patches (pool="mean")'),
+        ("--architecture NAME, such as x", 'architecture="NAME", such as x'),
+        ("such as --set image_size=256 --set dim_head=64, or", "such as image_size=256, dim_head=64, or"),
+        ("--set dtpye: expected one of a, b", "dtpye: expected one of a, b"),
+        ("a dash--in a word, and --", "a dash--in a word, and --"),
+        ("for boxes of objects try: qkv detect", "for boxes of objects try: model.detect"),
+        ("3 tokens; --cut cuts it in pieces", "3 tokens; cut=True cuts it in pieces"),
+        ("fetch it with: hf download a/b --revision c", "fetch it with: hf download a/b --revision c"),
+        ("fewer by --layer or --head", "fewer by layers= or heads="),
+        ("would take 3 GB; --max-memory sets another limit", "would take 3 GB; qkv.set_memory_limit sets another"),
+    ]:
+        assert in_keywords(message) == ours
 
 
 def test_an_unreadable_image_raises_with_its_name(digits, digit_photos, broken):
@@ -336,7 +383,7 @@ def test_progress_counts_every_image(digits, digit_photos, capsys):
 
 
 FUZZ = """
-import inspect, sys
+import inspect, re, sys
 from pathlib import Path
 import numpy as np
 import qkv
@@ -355,9 +402,12 @@ VALUES = [None, True, -1, 0, 2**31, 2**63, 10**30, 0.5, float("nan"), float("inf
           np.zeros((2, 3, 3, 3), np.uint8), np.zeros((1, 2, 3, 3, 3), np.uint8), np.array("x"), np.array([None]),
           np.int64(3), np.float32(1), np.bool_(True), np.zeros(3, [("a", "i4")]), Path("/nonexistent")]
 GENERATION = ["max_new_tokens", "temperature", "top_k", "top_p", "num_beams", "seed", "do_sample", "cut", "nonsense"]
-NEEDED = {"images": np.zeros((8, 8), np.uint8), "image": np.zeros((8, 8), np.uint8), "inputs": np.zeros((8, 8), np.uint8), "sentences": "a", "texts": "a",
+NEEDED = {"ids": [1], "messages": [{"role": "user", "content": "a"}], "images": np.zeros((8, 8), np.uint8), "image": np.zeros((8, 8), np.uint8), "sentences": "a", "texts": "a",
+          "inputs": np.zeros((8, 8), np.uint8),
           "image_or_text": np.zeros((8, 8), np.uint8), "prompt": "a", "a": [[1.0]], "b": [[1.0]]}
 calls = wrong = 0
+# Options of the program, its commands, and what nanobind says of arguments that do not fit.
+FOREIGN = re.compile(r"(^|[ (])--?[a-z]|\\bqkv [a-z]+ -|incompatible function arguments|std::|bad_cast")
 
 def attempt(work, label):
     global calls, wrong
@@ -367,7 +417,7 @@ def attempt(work, label):
         if hasattr(answer, "__next__"):
             list(answer)
     except (ValueError, TypeError, OverflowError) as error:
-        if not str(error) or "bad_cast" in str(error):
+        if not str(error) or FOREIGN.search(str(error)):
             wrong += 1
             print(label, "empty" if not str(error) else error)
     except Exception as error:
@@ -376,7 +426,7 @@ def attempt(work, label):
 
 for path in sys.argv[1:]:
     model = qkv.load(path)
-    texts = "attend_texts" in model.abilities
+    texts = "embed" not in model.abilities
     for name, method in inspect.getmembers(type(model), inspect.isfunction):
         if name.startswith("_"):
             continue
@@ -394,11 +444,28 @@ for path in sys.argv[1:]:
                     given["max_new_tokens"] = 2
                 given[key] = value
                 attempt(lambda: method(**given), (path, name, key, repr(value)[:40]))
-for key in list(inspect.signature(qkv.load).parameters)[:-1] + ["heads", "architecture", "mean", "crop_pct", "x"]:
-    for value in VALUES:
-        attempt(lambda: qkv.load(**{"path": sys.argv[1], key: value}), ("load", key, repr(value)[:40]))
+image = qkv.load("digits").attend(np.zeros((28, 28), np.uint8))
+text = qkv.load(sys.argv[2]).attend("a")
+q = np.zeros((1, 2, 3, 4), np.float32)
+rows = np.zeros((1, 2, 3), np.float32)
+FUNCTIONS = [(qkv.load, {"path": sys.argv[1]}), (qkv.find_images, {"folders": sys.argv[3]}), (image.png, {}),
+             (image.image, {}), (image.save, {"file": "/nonexistent/x.png"}), (text.save, {"file": "/nonexistent/x.png"}),
+             (qkv.attention, {"q": q, "k": q, "v": q}), (qkv.set_num_threads, {"threads": 0}),
+             (qkv.attention_backward, {"q": q, "k": q, "v": q, "out": q, "lse": rows, "dout": q}),
+             (qkv.set_memory_limit, {"limit": 0}), (qkv.pipeline, {"task": "image-classification", "model": "digits"})]
+for function, needed in FUNCTIONS:
+    keys = [p.name for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
+    keys += {"load": ["heads", "architecture", "mean", "crop_pct", "x"], "pipeline": ["top_k", "device"]}.get(
+        function.__name__, [])
+    for key in keys:
+        for value in VALUES:
+            given = {**needed, key: value}
+            if function is qkv.find_images:
+                attempt(lambda: function(value), (function.__name__, key, repr(value)[:40]))
+            elif function not in (qkv.set_num_threads, qkv.set_memory_limit) or not hasattr(value, "__index__"):
+                attempt(lambda: function(**given), (function.__name__, key, repr(value)[:40]))
 print(calls, wrong)
-assert calls > 5000 and wrong == 0
+assert calls > 30_000 and wrong == 0
 """
 
 

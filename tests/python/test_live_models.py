@@ -138,14 +138,14 @@ def test_a_model_with_nothing_to_compare_is_taken_as_it_is_on_request():
     model = build(CASES["hf_beit_pretraining"])  # logits of patches, which qkv does not read
     with pytest.raises(qkv.Error, match="verify=False"):
         qkv.from_transformers(model)
-    assert "embed_images" in qkv.from_transformers(model, verify=False).abilities
+    assert "embed" in qkv.from_transformers(model, verify=False).abilities
 
 
 def test_two_towers_compare_as_the_original_does(tmp_path):
     case = CASES["hf_clip"]
     model = build(case)
     taken = qkv.from_transformers(model, tokenizer_of(40, tmp_path))
-    assert {"classify_by_prompts", "embed_texts"} <= set(taken.abilities)
+    assert {"classify", "encode"} <= set(taken.abilities)
 
 
 def test_another_number_of_heads_is_found():
