@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/writing.h"
+#include "qkv/app/texts/byte_text.h"
 #include "qkv/app/texts/language.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
-#include "qkv/model/blocks/finite.h"
 #include "qkv/model/checkpoint/sequence_checkpoint.h"
-#include "qkv/model/sequence/decoder.h"
-#include "qkv/model/sequence/sampling.h"
 #include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::cli {
@@ -44,42 +43,21 @@ std::string ReadPrompt(const GenerateOptions& options) {
   return ReadStandardInput(kMaxPromptBytes, "generate: the prompt", "give its end alone (tail -c)");
 }
 
-// For a model that qkv trained on the bytes of a text. When its length is used up, the older half is dropped.
+// For a model that qkv trained on the bytes of a text.
 int GenerateBytes(const GenerateOptions& options, const app::AnyModel& opened) {
   const model::SequenceModel<float> model = opened.BuildSequences();
-  const model::SequenceConfig& config = model.config();
-  Require(config.meaning == model::TokenMeaning::kByte && config.causal,
-          "generate: {} is no text model; qkv train book.txt -o RUN makes one", options.model.path);
-  Require(!options.json, "generate: --json needs a model with a tokenizer; {} writes bytes", options.model.path);
-  const model::GenerationSettings settings =
-      options.decoding.Over({.max_tokens = kTokens, .sampling = {.temperature = 1}});
-  Require(settings.beams == 1 && settings.no_repeat_ngram == 0 && settings.repetition_penalty == 1,
-          "generate: {} writes bytes, drawn one by one; --beams, --no-repeat-ngram and --repetition-penalty need "
-          "a model with a tokenizer",
-          options.model.path);
-  std::string prompt = ReadPrompt(options);
-  PrintBytes(prompt);
-  // The first byte needs a token before it: a line end.
-  if (prompt.empty()) prompt = "\n";
-  model::Decoder<float> decoder(model);
-  model::TokenSampler sampler(settings.sampling);
-  std::vector<int32_t> tokens;
-  const std::string_view end =
-      std::string_view(prompt).substr(prompt.size() - std::min(prompt.size(), static_cast<size_t>(config.length)));
-  for (const char byte : end) tokens.push_back(static_cast<uint8_t>(byte));
-  std::span<const float> logits = decoder.Prefill(tokens);
-  for (int64_t i = 0; i < settings.max_tokens; ++i) {
-    if (i > 0) logits = decoder.Next(tokens.back());
-    if (!model::AllFinite(logits.data(), std::ssize(logits))) {
-      Fail(
-          "generate: the answer to {} tokens holds NaN or infinity, expected finite logits; they begin in {}: weights "
-          "there are too large for the precision, or broken",
-          decoder.tokens().size(), model.WhereNotFinite(decoder.tokens()));
-    }
-    tokens.assign(1, sampler.Draw(logits));
-    const char byte = static_cast<char>(tokens.back());
-    PrintBytes({&byte, 1});
-  }
+  const std::string& name = options.model.path;
+  Require(!options.json || !app::WritesBytes(model.config()),
+          "generate: --json needs a model with a tokenizer; {} writes bytes", name);
+  bool begun = false;
+  const std::string prompt = ReadPrompt(options);
+  // The prompt is printed once the model has taken it.
+  const auto show = [&](std::string_view byte) {
+    if (!std::exchange(begun, true)) PrintBytes(prompt);
+    PrintBytes(byte);
+    return true;
+  };
+  app::ContinueBytes(model, name, prompt, options.decoding.Over(app::ByteSettings()), show);
   return 0;
 }
 

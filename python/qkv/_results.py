@@ -176,7 +176,8 @@ class Text(str):
 
     @classmethod
     def of(cls, written: dict[str, Any]) -> Text:
-        text = cls(written["text"])
+        # Bytes that are no text, as a model of bytes may write, are as a stream shows them.
+        text = cls(written["text"].encode(errors="surrogateescape").decode(errors="replace"))
         text.score, text.ended = written["score"], written["ended"]
         text.source_tokens, text.tokens = written["source_tokens"], written["tokens"]
         return text

@@ -233,7 +233,8 @@ class TextMethods:
 
         stop: a text, or several, before which the answer ends. Settings are the model's unless given: max_new_tokens, or
         max_length with the prompt's tokens in it; min_new_tokens, temperature (0: the most probable token), top_k, top_p,
-        min_p, num_beams, length_penalty, repetition_penalty, no_repeat_ngram_size, seed, do_sample.
+        min_p, num_beams, length_penalty, repetition_penalty, no_repeat_ngram_size, seed, do_sample. A run of `train` on a text
+        draws bytes, 500 at temperature 1.
         """
         return self._continue("generate", text("prompt", prompt), True, stream, stop, generation)
 

@@ -6,6 +6,7 @@
 
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/open.h"
+#include "qkv/app/texts/byte_text.h"
 
 namespace qkv::python {
 namespace {
@@ -52,6 +53,9 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
     } else {
       images_.emplace(files.BuildImages());
     }
+  } else if (facts_.kind() == model::ModelKind::kSequences) {
+    bytes_.emplace(files.BuildSequences());
+    if (!app::WritesBytes(bytes_->config())) bytes_.reset();
   }
   if (!no_tokenizer_.empty()) app::Notify(note, "warning: without its tokenizer it reads no texts: " + no_tokenizer_);
 }

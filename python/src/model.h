@@ -15,6 +15,7 @@
 #include "qkv/app/models/any_model.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/texts.h"
+#include "qkv/model/sequence/sequence_model.h"
 
 namespace qkv::python {
 
@@ -44,6 +45,8 @@ class Model {
   const app::LanguageModel& Language(const char* work, const app::Ability& ability) const;
   const model::TextModel& TextPasses(const char* work) const;  // without a tokenizer
   const app::Captioner& Captions(const char* work) const;
+  /// A run of `qkv train` on a text; null for any other model.
+  const model::SequenceModel<float>* bytes() const { return bytes_ ? &*bytes_ : nullptr; }
   const model::CaptionModel& CaptionPasses(const char* work) const;
 
  private:
@@ -60,6 +63,7 @@ class Model {
   std::optional<app::LanguageModel> language_;
   std::optional<model::TextModel> texts_;  // in place of language_ if there is no tokenizer
   std::string no_tokenizer_;               // why
+  std::optional<model::SequenceModel<float>> bytes_;
   std::optional<model::CaptionModel> captions_;
   std::optional<app::Captioner> captioner_;
 };

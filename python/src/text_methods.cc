@@ -15,6 +15,7 @@
 #include "python/src/objects.h"
 #include "python/src/writing.h"
 #include "qkv/app/capture/text_capture.h"
+#include "qkv/app/texts/byte_text.h"
 #include "qkv/app/texts/pieces.h"
 #include "qkv/app/texts/stop_scanner.h"
 #include "qkv/core/work.h"
@@ -118,13 +119,15 @@ std::function<bool(std::string_view)> ShowBy(nb::handle show, std::optional<nb::
 // special: whether the tokenizer adds its special tokens. The text ends where one of `stops` begins.
 nb::object Continue(const Model& model, const std::string& prompt, bool special, const nb::dict& choices,
                     const std::vector<std::string>& stops, const nb::object& show) {
-  const app::LanguageModel& language = model.Language("generate", app::kContinueText);
+  const app::LanguageModel* const language = model.bytes() ? nullptr : &model.Language("generate", app::kContinueText);
   std::optional<nb::python_error> error;
   Call call(model.threads());
-  std::vector<int32_t> ids = call.Run([&] { return language.ReadPrompt(prompt, special); });
-  const model::GenerationChoices chosen = ChoicesOf(choices, std::ssize(ids));
+  std::vector<int32_t> ids;
+  if (language) ids = call.Run([&] { return language->ReadPrompt(prompt, special); });
+  const model::GenerationChoices chosen = ChoicesOf(choices, language ? std::ssize(ids) : std::ssize(prompt));
   const app::Written written = call.Run([&] {
-    const model::GenerationSettings settings = chosen.Over(language.Settings(std::ssize(ids)));
+    const model::GenerationSettings settings =
+        chosen.Over(language ? language->Settings(std::ssize(ids)) : app::ByteSettings());
     settings.Validate();
     const std::function<bool(std::string_view)> show_text = ShowBy(show, &error);
     app::StopScanner scanner(stops);
@@ -134,7 +137,8 @@ nb::object Continue(const Model& model, const std::string& prompt, bool special,
       shown += next;
       return show_text(next) && !scanner.stopped();
     };
-    app::Written all = language.Continue(std::move(ids), settings, take, call.note());
+    app::Written all = language ? language->Continue(std::move(ids), settings, take, call.note())
+                                : app::ContinueBytes(*model.bytes(), model.entry().path, prompt, settings, take);
     if (const std::string rest = scanner.Rest(); !rest.empty()) {
       shown += rest;
       show_text(rest);

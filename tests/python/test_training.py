@@ -109,14 +109,31 @@ def test_it_is_the_program(tmp_path):
     assert weights(run) == weights(qkv.TrainingRun(tmp_path / "program"))
 
 
-def test_texts_and_pairs_are_learned(tmp_path):
+SHORT = dict(SAME, steps=20, width=16, depth=1, heads=2)
+
+
+def test_a_text_is_learned_and_continued(tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
-    options = dict(steps=20, width=16, depth=1, heads=2, batch=8, threads=1)
-    run = qkv.train(tmp_path / "text.txt", out=tmp_path / "text", **options)
-    assert run.model().abilities == [] and run.best["perplexity"] < 256
+    run = qkv.train(tmp_path / "text.txt", out=tmp_path / "run", batch=8, **SHORT)
+    assert run.best["perplexity"] < 256
+    model = run.model()
+    text = model.generate("the ", max_new_tokens=30, seed=3)
+    assert text.tokens == 30 and not text.ended
+    assert "".join(model.generate("the ", max_new_tokens=30, seed=3, stream=True)) == text
+    command = [sys.executable, "-m", "qkv", "generate", "-m", run.path, "--prompt", "the ", "--tokens", "30", "--seed", "3"]
+    done = subprocess.run(command, env=environment(), capture_output=True)
+    assert done.stdout.decode(errors="replace") == "the " + text, done.stderr
+    with pytest.raises(qkv.Error, match="writes bytes, drawn one by one"):
+        model.generate("the ", num_beams=2)
+    task = qkv.train("task:copy", out=tmp_path / "task", **SHORT).model()
+    with pytest.raises(qkv.Error, match="generate: .*task"):
+        task.generate("a")
+
+
+def test_pairs_are_learned(tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"eins {i} zwei\tone {i} two\n" for i in range(60)))
-    run = qkv.train(tmp_path / "pairs.tsv", out=tmp_path / "pairs", vocabulary=300, **dict(options, batch=256))
-    assert isinstance(run.model().translate("eins 3 zwei"), str)
+    run = qkv.train(tmp_path / "pairs.tsv", out=tmp_path / "run", vocabulary=300, batch=256, **SHORT)
+    assert isinstance(run.model().translate("eins 3 zwei"), str) and run.best["bleu"] >= 0
 
 
 def test_steps_and_evaluations_are_told(tmp_path, caplog):
