@@ -108,7 +108,7 @@ TEST_F(AblatePairs, VariesTheLayersOrBoth) {
 TEST_F(AblatePairs, RefusesWhatCannotBeCompared) {
   for (const auto& [more, named] : {std::pair<std::string, std::string>{"task:copy", "is of pairs of texts"},
                                     {(folder_ / "data").string(), "is of pairs of texts"},
-                                    {"--cross-attention shared", "--arms"},
+                                    {"--cross-attention shared", "arms and seeds say"},
                                     {"--arms separate,gaussian", "expected one of separate"},
                                     {"--arms separate,shared:valid=x.tsv", "valid must be the same"},
                                     {"--arms separate,separate:qkv-bias=false", "qkv-bias"},

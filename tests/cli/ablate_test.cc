@@ -183,8 +183,8 @@ TEST_F(Ablate, RefusesWhatCannotBeCompared) {
                                     {"--arms low_rank:rnak=2", "rank"},
                                     {"--arms low_rank:rank", "KEY=VALUE"},
                                     {"--arms separate,merged:qk-norm=true", "norm"},
-                                    {"--attention shared", "--arms"},
-                                    {"--seed 3", "--seeds"}}) {
+                                    {"--attention shared", "arms and seeds say"},
+                                    {"--seed 3", "arms and seeds say"}}) {
     const CommandOutput said = Qkv(Arguments("refused", more));
     EXPECT_EQ(said.exit_code, 1) << more << said.err;
     EXPECT_TRUE(Contains(said.err, named)) << said.err;
