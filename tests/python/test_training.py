@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,35 @@ def test_a_second_ctrl_c_ends_a_long_step(tmp_path):
     qkv.train({data}, out=sys.argv[1], preset="vit-small", batch=32, accumulate=1000)"""
     printed, seconds = interrupted(train, tmp_path / "run", 2)
     assert "ended" in printed and "resume=True" not in printed and seconds < 10
+
+
+PROCESSES = """
+import sys
+import qkv
+run = qkv.train("task:copy", out=sys.argv[1], steps=40, batch=16, eval_steps=20, threads=1, tensorboard=False)
+again = qkv.train("task:copy", out=sys.argv[1], steps=60, resume=True)
+print("best", run.best["step"], again.best["step"], flush=True)
+"""
+
+
+def test_several_processes_train_one_model(tmp_path):
+    mpirun, module = shutil.which("mpirun"), Path(qkv._core.__file__).parent / "qkv_mpi.so"
+    if not mpirun or not module.exists():
+        pytest.skip("needs Open MPI, and a package that was built with it")
+    started = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-c", PROCESSES]
+    done = subprocess.run([*started, tmp_path / "two"], env=environment(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and done.stdout.count("best") == 2, done.stdout + done.stderr
+    one = qkv.train("task:copy", out=tmp_path / "one", **dict(TASK, steps=40, eval_steps=20))
+    two = qkv.TrainingRun(tmp_path / "two")
+    assert two.evaluations["loss"][:2] == pytest.approx(one.evaluations["loss"], rel=1e-3)
+
+
+def test_several_processes_without_mpi_are_told_what_is_missing(tmp_path):
+    if (Path(qkv._core.__file__).parent / "qkv_mpi.so").exists():
+        pytest.skip("this package was built with Open MPI")
+    started = {**environment(), "OMPI_COMM_WORLD_SIZE": "2"}
+    done = subprocess.run([sys.executable, "-c", PROCESSES, tmp_path], env=started, capture_output=True, text=True)
+    assert done.returncode != 0 and "started as one of 2 processes, and this qkv is without MPI" in done.stderr
 
 
 def test_other_threads_have_their_turns(tmp_path, digits):
