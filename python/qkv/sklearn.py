@@ -6,19 +6,21 @@
     >>> clusters = pipeline.fit_predict(qkv.find_images("photos"))
 
 `model` is what qkv.load takes, or a qkv.Model, which clones share. Estimators pickle without weights: the model is loaded again
-from its path where they arrive.
+from its path where they arrive. A fine-tuned classifier holds its own.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy
 
-from . import _core
-from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, texts_of, width_of
-from ._model import Model
+from . import _core, _images
+from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, source_of, texts_of, width_of
+from ._model import Model, load
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -193,21 +195,25 @@ def _column(X: Any, what: str) -> list[Any]:
 class ViTClassifier(ClassifierMixin, _WithModel):
     """Classes of images, learnt from some labelled ones on a model that was trained on many.
 
-    Logistic regression on the vectors of the model, whose weights stay: some hundred photos and seconds are enough. X is as of
-    ImageEmbedder; y the labels, [images]. To try many settings, embed once with ImageEmbedder and search over the rest.
+    Without fine-tuning, logistic regression on the vectors of the model, whose weights stay: some hundred photos and seconds
+    are enough. To try many settings of it, embed once with ImageEmbedder and search over the rest. X is as of ImageEmbedder;
+    y the labels, [images].
 
     model: what qkv.load takes, or a qkv.Model that embeds images.
-    pool: of the vector, as of ImageEmbedder.
-    C, class_weight, max_iter: as of sklearn.linear_model.LogisticRegression.
+    fine_tune: train all weights, as qkv.train does, with a new head: True, or settings such as {"epochs": 5, "lr": 1e-4}
+        (qkv.training_settings()). Worth it from some thousand images on. The estimator then holds the new weights.
+    pool, C, class_weight, max_iter: without fine-tuning, pool as of ImageEmbedder, the others as of
+        sklearn.linear_model.LogisticRegression.
     batch_size: images in a pass (default: as the engine chooses).
 
-    After `fit`, `classes_` are the labels and `pipeline_` what was fitted.
+    After `fit`, `classes_` are the labels, and either `pipeline_` is what was fitted or `files_` the new model's, by name.
     """
 
     def __init__(
         self,
         model: ModelOrPath,
         *,
+        fine_tune: bool | dict[str, Any] = False,
         pool: str | None = None,
         C: float = 1.0,
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -215,6 +221,7 @@ class ViTClassifier(ClassifierMixin, _WithModel):
         batch_size: int | None = None,
     ) -> None:
         self.model = model
+        self.fine_tune = fine_tune
         self.pool = pool
         self.C = C
         self.class_weight = class_weight
@@ -228,30 +235,104 @@ class ViTClassifier(ClassifierMixin, _WithModel):
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(images, y)
-        embedder = ImageEmbedder(self._opened(), pool=self.pool, batch_size=self.batch_size)
-        regression = LogisticRegression(C=self.C, class_weight=self.class_weight, max_iter=self.max_iter)
-        self.pipeline_: Pipeline = make_pipeline(embedder, StandardScaler(), regression).fit(images, y)
+        model = images_of(self._opened(), "ViTClassifier")
+        if self.fine_tune is False:
+            embedder = ImageEmbedder(model, pool=self.pool, batch_size=self.batch_size)
+            regression = LogisticRegression(C=self.C, class_weight=self.class_weight, max_iter=self.max_iter)
+            self.pipeline_: Pipeline | None = make_pipeline(embedder, StandardScaler(), regression).fit(images, y)
+            self.classes_: numpy.ndarray = self.pipeline_.classes_
+            return self
+        if self.pool is not None or self.C != 1.0 or self.class_weight is not None:
+            raise _core.Error("ViTClassifier: pool, C and class_weight are for fine_tune=False; leave them out")
+        settings = {} if self.fine_tune is True else dict(self.fine_tune)
+        self.classes_, numbers = numpy.unique(y, return_inverse=True)
+        self.pipeline_ = None
+        self.files_ = _fine_tuned(model, images, numbers.tolist(), settings)
+        self._tuned = _model_of(self.files_)
         return self
 
     @property
-    def classes_(self) -> numpy.ndarray:
-        return self.pipeline_.classes_
-
-    @property
     def n_iter_(self) -> numpy.ndarray:
+        if self.pipeline_ is None:
+            raise AttributeError("n_iter_: is of logistic regression; this classifier is fine-tuned")
         return self.pipeline_[-1].n_iter_
 
     def predict(self, X: Any) -> numpy.ndarray:
         """The most probable label of each image, [images]."""
         check_is_fitted(self)
-        return self.pipeline_.predict(X)
+        if self.pipeline_ is not None:
+            return self.pipeline_.predict(X)
+        return self.classes_[self._logits(X).argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> numpy.ndarray:
         """Probabilities [images, classes], in the order of `classes_`."""
         check_is_fitted(self)
-        return self.pipeline_.predict_proba(X)
+        if self.pipeline_ is not None:
+            return self.pipeline_.predict_proba(X)
+        powers = numpy.exp(self._logits(X))
+        return powers / powers.sum(axis=1, keepdims=True)
 
     def decision_function(self, X: Any) -> numpy.ndarray:
         """Scores before the softmax, [images, classes], or [images] for two classes."""
         check_is_fitted(self)
-        return self.pipeline_.decision_function(X)
+        if self.pipeline_ is not None:
+            return self.pipeline_.decision_function(X)
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def _logits(self, X: Any) -> numpy.ndarray:
+        """Of the fine-tuned model, [images, classes]; the greatest is 0."""
+        if "_tuned" not in self.__dict__:
+            self._tuned = _model_of(self.files_)
+        images = _column(X, "images")
+        answers = self._tuned.classify(images, logits=True, top=1, batch_size=self.batch_size)
+        logits = numpy.array([answer.logits for answer in answers], dtype=numpy.float64).reshape(-1, len(self.classes_))
+        return logits - logits.max(axis=1, keepdims=True, initial=-numpy.inf)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in super().__getstate__().items() if key != "_tuned"}
+
+
+# What is loaded of a run; the rest goes on with training.
+_FILES = ("config.json", "model.safetensors")
+
+
+def _fine_tuned(model: Model, images: list[Any], numbers: list[int], settings: dict[str, Any]) -> dict[str, bytes]:
+    """The files of the model after training, by name. numbers: classes from 0."""
+    from . import train
+
+    path, options = source_of(model)
+    lost = set(options) - {"dtype", "threads", "cache"}
+    if lost:
+        raise _core.Error(f"fine_tune: training starts from the files of {path}, without {', '.join(sorted(lost))}")
+    with tempfile.TemporaryDirectory(prefix="qkv-") as folder:
+        out = os.path.join(folder, "run")
+        train((_for_training(images, folder), numbers), out=out, model=path, progress=False, **settings)
+        return {name: Path(out, name).read_bytes() for name in _FILES}
+
+
+def _for_training(images: list[Any], folder: str) -> Any:
+    """Paths, or an array of images of one size: what is neither is written to the folder."""
+    items, _ = _images.listed(images)
+    if len(items) != len(images):
+        raise _core.Error("fit: a folder among the images; qkv.find_images(folder) lists what is in it")
+    if not any(isinstance(item, (str, bytes)) for item in items) and len({numpy.shape(item) for item in items}) == 1:
+        return numpy.stack(items)
+    return [item if isinstance(item, str) else _written(item, os.path.join(folder, f"{i}.png")) for i, item in enumerate(items)]
+
+
+def _written(item: Any, path: str) -> str:
+    if isinstance(item, bytes):
+        Path(path).write_bytes(item)  # of any format: files are recognised by their content
+    else:
+        import PIL.Image
+
+        PIL.Image.fromarray(numpy.asarray(item)).save(path)
+    return path
+
+
+def _model_of(files: dict[str, bytes]) -> Model:
+    with tempfile.TemporaryDirectory(prefix="qkv-") as folder:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
+        return load(folder)

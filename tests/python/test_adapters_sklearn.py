@@ -1,9 +1,10 @@
 """qkv.sklearn: the checks of scikit-learn's estimators, pipelines, searches, pickles, tables."""
 
 import pickle
+from pathlib import Path
 import numpy as np
 import pytest
-from support import GOLDEN
+from support import GOLDEN, ROOT
 
 import qkv
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E40
 from qkv.sklearn import ImageEmbedder, TextEmbedder, ViTClassifier  # noqa: E402
 
 LABELS = [str(digit) for digit in range(10) for _ in range(2)]
+DIGITS = str(ROOT / "models/digits")  # the built-in one has no files to train from
 TINY, TEXTS = str(GOLDEN / "timm_vit"), str(GOLDEN / "tasks/bert")
 
 
@@ -156,6 +158,43 @@ def test_pickles_have_no_weights(digit_photos, tmp_path):
     joblib.dump(classifier, tmp_path / "classifier.joblib")
     for again in (pickle.loads(written), joblib.load(tmp_path / "classifier.joblib")):
         assert np.array_equal(again.predict_proba(digit_photos), classifier.predict_proba(digit_photos))
+
+
+def test_fine_tuning():
+    """Bars that lie or stand, by a model of digits."""
+    places = np.random.default_rng(0).integers(4, 24, 40)
+    bars = np.zeros((40, 28, 28), dtype=np.uint8)
+    for i, place in enumerate(places):
+        (bars[i] if i % 2 else bars[i].T)[place - 1 : place + 2, 4:24] = 255
+    labels = ["lies" if i % 2 else "stands" for i in range(40)]
+    settings = {"epochs": 6, "lr": 3e-3, "batch": 8, "eval_epochs": 6, "warmup_epochs": 0}
+    classifier = ViTClassifier(DIGITS, fine_tune=settings).fit(bars, labels)
+    assert classifier.classes_.tolist() == ["lies", "stands"] and classifier.score(bars, labels) >= 0.95
+    probabilities, scores = classifier.predict_proba(bars), classifier.decision_function(bars)
+    assert probabilities.shape == (40, 2) and np.allclose(probabilities.sum(axis=1), 1)
+    assert scores.shape == (40,) and np.array_equal(scores > 0, classifier.predict(bars) == "stands")
+    again = pickle.loads(pickle.dumps(classifier))
+    assert np.array_equal(again.predict_proba(bars), probabilities)
+    same = clone(classifier).fit(bars, labels)
+    assert np.array_equal(same.predict_proba(bars), probabilities), "the seed is a setting"
+    assert classifier.predict([]).shape == (0,)
+    same.set_params(fine_tune=False).fit(bars, labels)
+    assert same.score(bars, labels) == 1 and same.n_iter_ > 0
+
+
+def test_fine_tuning_takes_images_as_all_do(digit_photos):
+    once = ViTClassifier(DIGITS, fine_tune={"epochs": 1, "batch": 20})
+    array = np.zeros((28, 28), dtype=np.uint8)
+    encoded = [Path(path).read_bytes() for path in digit_photos[:-1]]
+    for images in (digit_photos, [*encoded, array], [*digit_photos[:-1], array]):
+        fitted = once.fit(images, LABELS)
+        assert fitted.decision_function(images).shape == (20, 10) and set(fitted.predict(images)) <= set(LABELS)
+    with pytest.raises(qkv.Error, match="without size"):
+        ViTClassifier(qkv.load(DIGITS, size=56), fine_tune=True).fit(digit_photos, LABELS)
+    with pytest.raises(qkv.Error, match="C and class_weight"):
+        ViTClassifier(DIGITS, fine_tune=True, C=2).fit(digit_photos, LABELS)
+    with pytest.raises(TypeError, match="epoch"):
+        ViTClassifier(DIGITS, fine_tune={"epoch": 1}).fit(digit_photos, LABELS)
 
 
 def test_what_a_model_cannot_do_is_said_by_fit(digits):
