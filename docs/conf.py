@@ -28,7 +28,9 @@ html_theme = "furo"
 html_title = f"qkv {version}"
 html_additional_pages = {"index": "redirect.html"}
 templates_path = ["templates"]
+html_domain_indices = False
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 html_show_sourcelink = False
 
@@ -44,40 +46,54 @@ smartquotes_action = "D"  # what is quoted is mostly code
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["torch", "transformers"]
+autodoc_mock_imports = ["chromadb", "langchain_core", "llama_index", "torch", "transformers"]
 python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
 
 
-def _parameters_as_fields(app, what, name, described, options, lines):
-    """"name: " or "name, other: " at the beginning of a line or sentence of a docstring begins the field of a parameter."""
+def _fields(described):
+    """What "name: " stands for in a docstring: fields of reStructuredText by name."""
     try:
-        parameters = set(inspect.signature(described).parameters)
+        parameters = inspect.signature(described).parameters
     except (TypeError, ValueError):
-        return
+        parameters = ()
+    return dict.fromkeys(getattr(described, "__annotations__", ()), "ivar") | dict.fromkeys(parameters, "param")
+
+
+def _docstring(app, what, name, described, options, lines):
+    """A docstring of qkv as reStructuredText: "name: " or "name, other: " at the beginning of a line or sentence begins a
+    field, and indented paragraphs outside of these are code."""
+    fields = _fields(described) if what in ("class", "function", "method", "exception") else {}
 
     def field(head):
-        return f"\n:param {head[1]}: " if parameters.issuperset(head[1].split(", ")) else head[0]
+        kinds = {fields.get(one) for one in head[1].split(", ")}
+        return head[0] if None in kinds else f"\n:{kinds.pop()} {head[1]}: "
 
-    paragraphs = "\n".join(lines).split("\n\n")
-    for i, paragraph in enumerate(paragraphs):
-        text = re.sub(r"(?:^|(?<=\n)|(?<=[.;] ))(\w+(?:, \w+)*): (?=\S)", field, paragraph)
-        if text != paragraph:
-            before, *fields = text.split("\n:param ")
-            fields = [":param " + re.sub(r"\s*\n\s*", " ", one) for one in fields]
-            paragraphs[i] = "\n".join([before, "", *fields])
-    lines[:] = "\n\n".join(paragraphs).split("\n")
+    written = []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        if paragraph.startswith("    "):
+            if not written[-1].startswith("    "):
+                written.append("::")
+            written.append(paragraph)
+            continue
+        text = paragraph if paragraph.startswith(">>>") else paragraph.replace("|", "\\|")
+        before, *rest = re.sub(r"(?:^|(?<=\n)|(?<=[.;] ))(\w+(?:, \w+)*): (?=\S)", field, text).split("\n:")
+        if rest:
+            before += "\n\n" + "\n".join(":" + re.sub(r"\s*\n\s*", " ", one) for one in rest)
+        written.append(before)
+    lines[:] = "\n\n".join(written).split("\n")
 
 
 def _all_is_described(app, exception):
     """Every public name has its place in the reference."""
     if exception is None:
         described = app.env.domaindata["py"]["objects"]
-        missing = [name for name in qkv.__all__ if f"qkv.{name}" not in described]
+        public = [f"{module.__name__}.{name}" for module in (qkv, qkv.qk) for name in module.__all__]
+        missing = [name for name in public if name not in described]
         if missing:
-            raise RuntimeError(f"docs/python.md lacks {', '.join(missing)} of qkv.__all__")
+            raise RuntimeError(f"the reference (docs/python*.md) lacks {', '.join(missing)}")
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", _parameters_as_fields)
+    app.connect("autodoc-process-docstring", _docstring)
     app.connect("build-finished", _all_is_described)

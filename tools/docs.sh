@@ -27,7 +27,8 @@ fi
 PYTHONPATH=$(realpath "$package")
 export PYTHONPATH
 
+rm -rf "$html"
 tools/cpp_reference.sh "$html"
-"$python" -m sphinx --fail-on-warning --keep-going --quiet -b html -d build/docs/doctrees -c docs . "$html"
+"$python" -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -b html -d build/docs/doctrees -c docs . "$html"
 cp build/docs/jupyter_execute/docs/notebooks/*.ipynb "$html/docs/notebooks"
 "$python" tools/check_site.py "$html"
