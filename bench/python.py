@@ -74,19 +74,19 @@ def make_transformers(folder, options):
 
 
 def make_clip(folder, options):
-    """sentence-transformers/clip-ViT-B-32, with a tokenizer of two words."""
+    """As sentence-transformers/clip-ViT-B-32 lies in the hub, with a tokenizer of a single word."""
     import text_cases
     import torchvision_stub  # noqa: F401  before transformers
     import transformers
 
-    model = folder / "model"
+    model = folder / "model/0_CLIPModel"
     text_cases.save_random(transformers.CLIPModel(transformers.CLIPConfig()), model)
     common.write_json(model / "vocab.json", {"<|startoftext|>": 0, "a</w>": 1, "<|endoftext|>": 2})
     common.write(model / "merges.txt", "#version: 0.2\n")
     tokenizer = transformers.CLIPTokenizer(str(model / "vocab.json"), str(model / "merges.txt"), model_max_length=77)
     transformers.CLIPProcessor(transformers.CLIPImageProcessor(), tokenizer).save_pretrained(model)
-    common.write_json(model / "modules.json", [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.CLIPModel"}])  # fmt: skip
+    common.write_json(folder / "model/modules.json", [
+        {"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}])  # fmt: skip
 
 
 def make_minilm(folder, options):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/lines.h"
+#include "qkv/io/json.h"
+#include "qkv/model/checkpoint/model_folder.h"
+#include "qkv/model/checkpoint/opening.h"
 
 namespace qkv::app {
 namespace {
@@ -125,6 +129,19 @@ fs::path FindInRepository(const fs::path& path, const std::string& id) {
   return found;
 }
 
+// A folder of sentence-transformers whose only module lies in a folder, as CLIP's does (0_CLIPModel), is that module's.
+// Several modules together are more than the model in the first.
+fs::path OnlyModule(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path file = path / model::kModulesFile;
+  if (!fs::is_regular_file(file, ignored) || fs::exists(path / model::kConfigFile, ignored)) return path;
+  const std::optional<io::Json> modules = model::ReadOptionalJson(file);
+  if (!modules || !modules->is_array() || modules->size() != 1) return path;
+  const fs::path module = io::Fields(modules->front(), file.string()).String("path", "");
+  const bool inside = !module.empty() && module.is_relative() && std::ranges::find(module, "..") == module.end();
+  return inside && fs::is_directory(path / module, ignored) ? path / module : path;
+}
+
 }  // namespace
 
 bool IsHubId(std::string_view name) {
@@ -146,14 +163,14 @@ fs::path HubCache() {
 
 fs::path FindModel(const std::string& name) {
   std::error_code ignored;
-  if (IsHubId(name) && !fs::exists(fs::symlink_status(name, ignored))) return FindInCache(name);
+  if (IsHubId(name) && !fs::exists(fs::symlink_status(name, ignored))) return OnlyModule(FindInCache(name));
   const fs::path path = name;
   if (!fs::exists(fs::symlink_status(path, ignored))) {
     if (name == kBuiltIn) return {};
     if (IsShippedModel(name)) return FindShippedModel(name);
   }
-  if (const std::string id = HubIdOf(path); !id.empty()) return FindInRepository(path, id);
-  return path;
+  if (const std::string id = HubIdOf(path); !id.empty()) return OnlyModule(FindInRepository(path, id));
+  return OnlyModule(path);
 }
 
 fs::path FolderOf(const fs::path& path) {

@@ -16,8 +16,9 @@ std::filesystem::path HubCache();
 
 /// The folder of a model that a user names: `name` if it exists or is no id of the hub, otherwise its snapshot in the
 /// cache, of the revision "main" unless another is named, or a model that comes with qkv (shipped.h): of the built-in
-/// one an empty path. A model's folder in a cache (models--org--name) gives its snapshot. Throws Error if the cache
-/// lacks it or one of its files, with the command that fetches it.
+/// one an empty path. A model's folder in a cache (models--org--name) gives its snapshot, and one of
+/// sentence-transformers with a single module in a folder (0_CLIPModel) that folder. Throws Error if the cache lacks it
+/// or one of its files, with the command that fetches it.
 std::filesystem::path FindModel(const std::string& name);
 
 /// The folder of a model's path, which may be a file in it.

@@ -113,6 +113,24 @@ TEST_F(Hub, DescendsFromTheFolderOfAModel) {
   EXPECT_EQ(FindModel(root.string() + "/"), two);
 }
 
+// As sentence-transformers/clip-ViT-B-32 lies in the hub.
+TEST_F(Hub, DescendsToTheOnlyModuleOfSentenceTransformers) {
+  const fs::path snapshot = AddSnapshot("models--someone--clip", "aaaa"), module = snapshot / "0_CLIPModel";
+  fs::copy(GoldenFolder("hf_clip"), module);
+  const auto list = [&](const std::string& modules) { WriteFile(snapshot / "modules.json", modules); };
+  const std::string clip = R"({"idx": 0, "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"})";
+  list("[" + clip + "]");
+  EXPECT_EQ(FindModel("someone/clip@aaaa"), module);
+  EXPECT_EQ(FindModel(snapshot.string()), module);
+  EXPECT_NO_THROW(OpenCheckpoint({.path = "someone/clip@aaaa"}));
+  for (const std::string& other :
+       {"[" + clip + ", " + clip + "]", std::string(R"([{"path": "../x"}])"), std::string("{}"),
+        std::string(R"([{"path": "none"}])"), std::string(R"([{"path": ""}])")}) {
+    list(other);
+    EXPECT_EQ(FindModel(snapshot.string()), snapshot) << other;
+  }
+}
+
 TEST_F(Hub, SaysHowToFetchAFileThatWasRemoved) {
   const fs::path snapshot = AddSnapshot("models--google--vit", "aaaa", GoldenFolder("timm_vit"));
   fs::remove_all(folder_ / "hub/models--google--vit/blobs");
