@@ -420,6 +420,7 @@ TEST_F(Train, RefusesWithAReason) {
   WriteFile(folder_ / "wrong.yaml", "epoch: 3\n");
   says(Path("data") + to + "--config " + Path("wrong.yaml"), 1, "did you mean \"epochs\"");
   says(Path("data") + to + "-m " + Path("nowhere"), 1, "nowhere");
+  says(Path("data") + to + "-m digits", 1, "built in");
   says(Path("data") + " -o " + Path("data"), 1, "holds no training run");
 
   ASSERT_EQ(Qkv(Arguments("done", "--steps 2")).exit_code, 0);

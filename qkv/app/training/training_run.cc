@@ -27,7 +27,14 @@ train::TrainConfig MakeConfig(const RunRequest& request, const Note& note, const
   Require(!given.contains("minutes") || !(given.contains("steps") || given.contains("epochs")),
           "train: minutes is instead of {}; give one of them", given.contains("steps") ? "steps" : "epochs");
   const auto model = given.find("model");
-  if (model != given.end() && !model->second.empty()) model->second = FindModel(model->second).string();
+  if (model != given.end() && !model->second.empty()) {
+    const std::string named = std::exchange(model->second, FindModel(model->second).string());
+    Require(
+        !model->second.empty(),
+        "train: {} is built in and has no files to start from; name a model's folder or file, or a model that comes as "
+        "files, such as digits-shared",
+        named);
+  }
   const fs::path file = request.folder / train::RunFolder::kConfig;
   if (request.resume && fs::exists(file)) {
     const train::Settings begun = train::ReadRunSettings(file);
