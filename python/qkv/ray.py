@@ -22,7 +22,8 @@ import numpy
 
 from . import _core
 from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, source_of, texts_of
-from ._model import Model, find_images, load
+from ._load import find_images, load
+from ._model import Model
 
 with needs("ray[data]", "ray"):
     import pyarrow

@@ -20,7 +20,8 @@ import numpy
 
 from . import _core, _images
 from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, source_of, texts_of, width_of
-from ._model import Model, load
+from ._load import load
+from ._model import Model
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -313,7 +314,7 @@ def _fine_tuned(model: Model, images: list[Any], numbers: list[int], settings: d
 
 def _for_training(images: list[Any], folder: str) -> Any:
     """Paths, or an array of images of one size: what is neither is written to the folder."""
-    items, _ = _images.listed(images)
+    items = _images.all_of(images)
     if len(items) != len(images):
         raise _core.Error("fit: a folder among the images; qkv.find_images(folder) lists what is in it")
     if not any(isinstance(item, (str, bytes)) for item in items) and len({numpy.shape(item) for item in items}) == 1:
