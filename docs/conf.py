@@ -46,7 +46,7 @@ smartquotes_action = "D"  # what is quoted is mostly code
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["chromadb", "langchain_core", "llama_index", "torch", "transformers"]
+autodoc_mock_imports = ["chromadb", "langchain_core", "llama_index", "pyarrow", "ray", "torch", "transformers"]
 python_maximum_signature_line_length = 100
 python_use_unqualified_type_names = True
 
