@@ -67,7 +67,7 @@ def _docstring(app, what, name, described, options, lines):
 
     def field(head):
         kinds = {fields.get(one) for one in head[1].split(", ")}
-        return head[0] if None in kinds else f"\n:{kinds.pop()} {head[1]}: "
+        return head[0] if None in kinds else f"\n:{kinds.pop()} {head[1].replace(', ', ',')}: "
 
     written = []
     for paragraph in "\n".join(lines).split("\n\n"):
