@@ -26,7 +26,7 @@ def evaluate(
         a .tsv, for an encoder-decoder, which writes with `num_beams`. Arrays and lists: `model.classify` and NumPy.
     split: "val", "test", … of the data (default: of images the test set, else the validation set, else all).
     """
-    from ._model import load
+    from ._load import load
 
     opened = load(model) if isinstance(model, (str, os.PathLike)) else model
     numbers, confusion, page = opened._core.evaluate(os.fspath(data), split, num_beams)

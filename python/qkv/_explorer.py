@@ -31,9 +31,10 @@ def explore(
     unknown = [view for view in views or () if view not in VIEWS]
     if unknown or isinstance(views, str) or views is not None and not views:
         raise _core.Error(f"explore: views: expected a list of {', '.join(VIEWS)}, got {views!r}")
-    items, single = _images.listed(image)
+    items, single, _ = _images.listed(image)
     if not single:
         raise _core.Error("explore: expected a single image")
+    (item,) = _images.all_of(items)
     template = _core.explorer_page()
     place = template.find('<script type="module" id="program">')
     if place < 0:
@@ -41,7 +42,7 @@ def explore(
     if core.folder and not os.path.exists(core.folder):
         raise _core.Error(f"explore: {model}: its files are gone; save the model to a folder, and load that")
     title = os.path.basename(os.path.normpath(model)) if os.path.exists(model) else model
-    recorder = _Recorder(core.explorer(title), items[0])
+    recorder = _Recorder(core.explorer(title), item)
     kept: list[str] = []
     with _progress.bar(progress, len(views or VIEWS), "views") as report:
         for view in views or VIEWS:
@@ -53,7 +54,7 @@ def explore(
     recording = {"hash": first, "title": "", "views": kept, "calls": recorder.calls}
     data = json.dumps(recording, ensure_ascii=False).replace("<", "\\u003c")
     page = f'{template[:place]}<script type="application/json" id="recording">{data}</script>\n{template[place:]}'
-    return Exploration(model, _images.names(items)[0], kept, page)
+    return Exploration(model, _images.names([item])[0], kept, page)
 
 
 class _Recorder:

@@ -47,7 +47,8 @@ def place(tmp_path, monkeypatch, digit_photos):
 def names_of_examples(photos):
     draw = numpy.random.default_rng(0).standard_normal
     arrays = {name: draw((1, 2, 5, 4), numpy.float32) for name in "qkv"}
-    return arrays | {"mask": numpy.ones((5, 5), bool), "paths": photos, "labels": [Path(p).name[0] for p in photos]}
+    arrays |= {"mask": numpy.ones((5, 5), bool), "x": draw((5, 24))}  # x: tokens of the stand-in's width
+    return arrays | {"paths": photos, "labels": [Path(p).name[0] for p in photos]}
 
 
 @pytest.mark.parametrize("file", ["README.md", "python/README.md"])
