@@ -44,7 +44,7 @@ def from_transformers(model: Any, processor: Any = None, *, verify: bool = True,
     """A model of transformers, with its weights as they are now. options: as of `load`.
 
     processor: its image processor, tokenizer or processor, which says how images and texts are read; without it a text
-    model cannot be taken over, and images are read as models of this family mostly are. verify: as of `from_timm`.
+    model takes ids alone, and images are read as models of this family mostly are. verify: as of `from_timm`.
     """
     if not hasattr(model, "save_pretrained") or not hasattr(model, "config"):
         raise TypeError(f"from_transformers: expected a model of transformers, got a {type(model).__name__}")

@@ -91,7 +91,7 @@ def chatting(request, tmp_path):
             os.symlink(file, tmp_path / file.name)
     stored = GOLDEN / "tasks/gpt2/tokenizer_config.json"
     config = json.loads(stored.read_text()) if stored.exists() else {}
-    config |= {"bos_token": "<|endoftext|>", "eos_token": {"content": "<mask>", "lstrip": False}}
+    config |= {"bos_token": "<|endoftext|>", "eos_token": {"__type": "AddedToken", "content": "<mask>"}}
     if request.param == "file":
         (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
     else:

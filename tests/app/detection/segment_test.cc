@@ -199,6 +199,8 @@ TEST(MaskRle, IsThatOfPycocotools) {
     const PixelBox box{bbox[1], bbox[0], bbox[1] + bbox[3], bbox[0] + bbox[2]};
     EXPECT_EQ(CompressCounts(EncodeMask<uint8_t>(mask, 1, box).counts), row["counts"].get<std::string>());
     EXPECT_EQ(ToJson(whole)["size"], io::Json({height, width}));
+    const Tensor<uint8_t> decoded = DecodeMask({height, width, ExpandCounts(row["counts"].get<std::string>())});
+    EXPECT_TRUE(std::ranges::equal(decoded.span(), mask.span()));
   }
 }
 
@@ -211,6 +213,9 @@ TEST(MaskRle, LargeNumbersAndDifferencesOfBothSigns) {
   for (const char* broken : {"P", "P_", "\x7f", " ", "PPPPPPPPPPPPPPPPPP1", "0125O"}) {
     EXPECT_THROW(ExpandCounts(broken), Error) << broken;
   }
+  EXPECT_THROW(DecodeMask({2, 2, {1, 2}}), Error);
+  EXPECT_THROW(DecodeMask({2, 2, {1, 4}}), Error);
+  EXPECT_THROW(DecodeMask({2, 2, {-1, 5}}), Error);
 }
 
 TEST_F(Segmentations, OtherModelsAndTasksAreRefused) {

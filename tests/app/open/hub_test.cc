@@ -83,6 +83,11 @@ TEST_F(Hub, LeavesOtherNamesAlone) {
   }
 }
 
+TEST_F(Hub, TheBuiltInModelHasAnEmptyPath) {
+  EXPECT_EQ(FindModel("digits"), "");
+  EXPECT_EQ(FindModel("models/digits"), "models/digits");
+}
+
 TEST_F(Hub, SearchesTheCacheThatTheEnvironmentNames) {
   EXPECT_EQ(HubCache(), folder_ / "hub");
   unsetenv("HF_HOME");
