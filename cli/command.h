@@ -46,6 +46,7 @@ void RegisterQkClaims(Command app, int* exit_code);
 void RegisterQkInspect(Command app, int* exit_code);
 void RegisterQkMerge(Command app, int* exit_code);
 void RegisterQkPlan(Command app, int* exit_code);
+void RegisterQkRegauge(Command app, int* exit_code);
 void RegisterQkSplit(Command app, int* exit_code);
 void RegisterQkTruncate(Command app, int* exit_code);
 

@@ -4,11 +4,11 @@
 namespace qkv::cli {
 
 void RegisterQk(Command app, int* exit_code) {
-  const Command group =
-      app.AddCommand("qk", "Take queries and keys apart: inspect, claims, certify, merge, split, truncate, plan");
+  const Command group = app.AddCommand(
+      "qk", "Take queries and keys apart: inspect, claims, certify, merge, split, regauge, truncate, plan");
   group.RequireCommand();
   for (const Register add : {RegisterQkInspect, RegisterQkClaims, RegisterQkCertify, RegisterQkMerge, RegisterQkSplit,
-                             RegisterQkTruncate, RegisterQkPlan}) {
+                             RegisterQkRegauge, RegisterQkTruncate, RegisterQkPlan}) {
     add(group, exit_code);
   }
 }

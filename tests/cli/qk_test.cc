@@ -78,6 +78,21 @@ TEST(QkMerge, RefusesWithTheReason) {
   EXPECT_EQ(folder.Count(), 0);
 }
 
+TEST(QkRegauge, AnswersTheSame) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const CommandOutput said = Qkv("qk regauge -m " + Golden("timm_vit") + " --gauge orthonormal_keys -o " + out);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "new tensors in fp32")) << said.err;
+  const CommandOutput verified =
+      Qkv("verify --tolerance 1e-4 -m " + out + " " + Golden("timm_vit") + "/expected.safetensors");
+  EXPECT_EQ(verified.exit_code, 0) << verified.out;
+  EXPECT_EQ(Qkv("qk regauge --gauge nice -o " + out).exit_code, 2);
+  const CommandOutput refused = Qkv("qk regauge -m " + Golden("timm_qk_norm") + " -o " + (folder / "x").string());
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(Contains(refused.err, "QK-norm")) << refused.err;
+}
+
 // A disk that is full after 4 kB, and a program that is killed there.
 TEST(QkMerge, AppearsWholeOrNotAtAll) {
   const TemporaryFolder folder;
