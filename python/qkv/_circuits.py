@@ -413,7 +413,10 @@ class Spectra:
 
     def _repr_svg_(self) -> str:
         if self.effective_rank.ndim == 1:
+            import numpy
+
             shown = self.singular_values[:6]
+            shown = numpy.where(shown > 1e-8 * shown.max(), shown, numpy.nan)  # on a logarithmic axis
             title = "Singular values of M" + (", the first 6 heads" if len(self.singular_values) > 6 else "")
             names = [f"head {head}" for head in range(len(shown))] if len(shown) > 1 else []
             return _core.draw_lines(title, "number", "σ", names or [""], shown.tolist())

@@ -300,14 +300,20 @@ attention::Workload WorkloadOf(int64_t width, int64_t heads, int64_t tokens, int
           .read = read == "scores" ? attention::Read::kScores : attention::Read::kOutputs};
 }
 
+std::vector<std::string> Numbers(int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(fmt::format("{}", i));
+  return names;
+}
+
 std::string DrawHeatmap(const std::string& title, const std::string& row_name, const std::string& column_name,
                         const std::string& value_name, int64_t rows, int64_t columns,
                         const std::vector<double>& values) {
   return report::Draw(report::Heatmap{.heading = {.title = title, .description = {}},
                                       .row_name = row_name,
                                       .column_name = column_name,
-                                      .rows = {},
-                                      .columns = {},
+                                      .rows = Numbers(rows),
+                                      .columns = Numbers(columns),
                                       .row_count = rows,
                                       .column_count = columns,
                                       .values = values,
@@ -315,10 +321,12 @@ std::string DrawHeatmap(const std::string& title, const std::string& row_name, c
                                       .numbers = rows * columns <= 400});
 }
 
+// Lines over 1, 2, …, on a logarithmic axis.
 std::string DrawLines(const std::string& title, const std::string& x, const std::string& y,
                       const std::vector<std::string>& names, const std::vector<std::vector<double>>& lines) {
-  report::LineChart chart{
-      .heading = {.title = title, .description = {}}, .x = {.name = x, .ticks = {}}, .y = {.name = y, .ticks = {}}};
+  report::LineChart chart{.heading = {.title = title, .description = {}},
+                          .x = {.name = x, .ticks = {}},
+                          .y = {.name = y, .log = true, .ticks = {}}};
   for (size_t i = 0; i < lines.size(); ++i) {
     report::Series series{.name = names.at(i), .samples = {}, .marks = false};
     for (size_t k = 0; k < lines[i].size(); ++k) series.samples.push_back({static_cast<double>(k + 1), lines[i][k]});
