@@ -23,9 +23,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
-from ._circuits import Certificates, Directions, Merged, Pair, Plan, Rewritten, Spectra, Weights, epsilon, float64
+from ._circuits import Merged, Pair, Weights, epsilon, float64
 from ._load import files_of
 from ._model import Model
+from ._qk_results import Certificates, Directions, Plan, Rewritten, Spectra
 
 if TYPE_CHECKING:
     from ._types import Images
