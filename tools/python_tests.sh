@@ -5,8 +5,8 @@
 #   tools/python_tests.sh [--originals | --adapters] [PYTEST'S ARGUMENTS]
 #
 # PYTHON names another CPython from 3.11 on. --originals: beside torch, timm, transformers and sentence-transformers
-# (tools/reference_env.sh), without which the tests that compare with them are skipped. --adapters: the modules for LangChain,
-# LlamaIndex, Chroma and Ray beside these.
+# (tools/reference_env.sh), without which the tests that compare with them are skipped. --adapters: the modules
+# for LangChain, LlamaIndex, Chroma and Ray beside these, and the example of UMAP.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -18,8 +18,8 @@ fi
 adapters=
 if [ "${1:-}" = --adapters ]; then
   shift
-  adapters="langchain-core==1.8.1 langchain-tests==1.1.9 langchain-chroma==1.1.0 llama-index-core==0.14.25 chromadb==1.5.9
-    ray[data]==2.60.0 pandas==3.1.1 umap-learn==0.5.12 matplotlib==3.11.2"
+  adapters="langchain-core==1.8.1 langchain-tests==1.1.9 langchain-chroma==1.1.0 llama-index-core==0.14.25
+    chromadb==1.5.9 ray[data]==2.60.0 pandas==3.1.1 umap-learn==0.5.12 matplotlib==3.11.2"
   export RAY_USAGE_STATS_ENABLED=0
   set -- -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function "$@"
 fi

@@ -3,8 +3,8 @@
     pip install "qkv[sklearn]" umap-learn matplotlib
     python photo_map.py facebook/dinov2-small photos/ -o map.png
 
-Each photo becomes a vector (qkv), similar vectors are grouped (scikit-learn), and two numbers for each that keep neighbours
-together (UMAP) are its place on the map.
+Each photo becomes a vector (qkv), similar vectors are grouped (scikit-learn), and two numbers for each that keep
+neighbours together (UMAP) are its place on the map.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from qkv.sklearn import ImageEmbedder
 
 
 def near_duplicates(vectors, similarity):
-    """Groups of indices whose vectors, [photos, width] of length 1, are joined by at least this cosine; the largest first."""
+    """Groups of indices whose vectors, [photos, width] of length 1, are joined by at least this cosine."""
     from scipy.sparse.csgraph import connected_components
 
     within = NearestNeighbors(radius=1 - similarity, metric="cosine").fit(vectors).radius_neighbors_graph()
@@ -55,7 +55,7 @@ def main():
     options.add_argument("model", help="what qkv.load takes")
     options.add_argument("folder", help="with the photos")
     options.add_argument("-o", "--output", default="map.png", help="the picture (default: %(default)s)")
-    options.add_argument("--similarity", type=float, default=0.98, help="cosine of near-duplicates (default: %(default)s)")
+    options.add_argument("--similarity", type=float, default=0.98, help="of near-duplicates, cosine (default: 0.98)")
     options.add_argument("--cluster", type=int, default=10, help="least photos of a cluster (default: %(default)s)")
     given = options.parse_args()
 
@@ -81,7 +81,8 @@ def main():
     for cluster in range(clusters.max() + 1):
         members = np.flatnonzero(clusters == cluster)
         middle = vectors[members].mean(axis=0)
-        print(f"cluster {cluster}: {len(members)} photos such as {paths[members[(vectors[members] @ middle).argmax()]]}")
+        typical = members[(vectors[members] @ middle).argmax()]
+        print(f"cluster {cluster}: {len(members)} photos such as {paths[typical]}")
     print(f"{(clusters < 0).sum()} photos belong to none")
 
     places = UMAP(min_dist=0.9, **settings).fit_transform(vectors)

@@ -106,7 +106,8 @@ class Retrieval:
         self.document_prompt = document_prompt
         self.normalize = normalize
         if not self.reads_texts and not self.reads_images:
-            raise _core.Error(f"{self.model.path} embeds neither texts nor images; it can {', '.join(self.model.abilities)}")
+            able = ", ".join(self.model.abilities)
+            raise _core.Error(f"{self.model.path} embeds neither texts nor images; it can {able}")
 
     @property
     def reads_texts(self) -> bool:

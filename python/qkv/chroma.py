@@ -71,7 +71,7 @@ class QkvEmbeddingFunction(EmbeddingFunction[Embeddable]):
 
     def default_space(self) -> Space:
         similarity = self._vectors.model._sentence_settings.get("similarity_fn_name")
-        return {"dot": "ip", "euclidean": "l2"}.get(similarity, "cosine")  # type: ignore[return-value]
+        return "ip" if similarity == "dot" else "l2" if similarity == "euclidean" else "cosine"
 
     def get_config(self) -> dict[str, Any]:
         path, options = source_of(self._vectors.model)
@@ -98,7 +98,8 @@ class QkvEmbeddingFunction(EmbeddingFunction[Embeddable]):
     def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
         changed = [key for key in new_config if new_config[key] != old_config.get(key)]
         if changed:
-            raise _core.Error(f"{', '.join(changed)}: cannot change, since the vectors in the collection were made with it")
+            names = ", ".join(changed)
+            raise _core.Error(f"{names}: cannot change, since the vectors in the collection were made with it")
 
     def is_legacy(self) -> bool:
         return False  # Chroma's own answer loads the model once more

@@ -19,8 +19,8 @@ class QkvEmbeddings(Embeddings):
     """Vectors of queries and documents, each with the model's own prompt.
 
     model: what qkv.load takes, or a qkv.Model.
-    query_prompt, document_prompt: put before each text in place of those in the model's files ("query: ", "passage: " for
-        E5); "" for none.
+    query_prompt, document_prompt: put before each text in place of those in the model's files ("query: ", "passage: "
+        for E5); "" for none.
     normalize: vectors of length 1, as those of CLIP and SigLIP always are.
     """
 
@@ -45,5 +45,5 @@ class QkvEmbeddings(Embeddings):
         return self._vectors.queries([text])[0].tolist()
 
     def embed_image(self, uris: list[str]) -> list[list[float]]:
-        """A vector for each image, by path: what `Chroma.add_images` and `similarity_search_by_image` of langchain-chroma call."""
+        """A vector for each image, by path: what `add_images` and `similarity_search_by_image` of stores call."""
         return self._vectors.images(uris).tolist()

@@ -91,7 +91,10 @@ class QkvEmbedding(BaseEmbedding):
 
 
 class QkvMultiModalEmbedding(QkvEmbedding, MultiModalEmbedding):
-    """Vectors of texts and of images in one space, by a model with two towers (CLIP, SigLIP). Arguments: as of QkvEmbedding."""
+    """Vectors of texts and of images in one space, by a model with two towers (CLIP, SigLIP).
+
+    Arguments: as of QkvEmbedding.
+    """
 
     def __init__(self, model_name: ModelOrPath, **options: Any) -> None:
         super().__init__(model_name, **options)

@@ -2,10 +2,10 @@
 
     import qkv.ray
 
-    vectors = qkv.ray.embed_images("photos/", "facebook/dinov2-small", "vectors/")   # a ray.data.Dataset, and Parquet files
+    vectors = qkv.ray.embed_images("photos/", "facebook/dinov2-small", "vectors/")  # a ray.data.Dataset, and Parquet
 
-All actors of a machine share one mapped copy of the weights. Model and images must have the same paths on every machine.
-Training over several machines is that of `qkv train` under mpirun.
+All actors of a machine share one mapped copy of the weights. Model and images must have the same paths on every
+machine. Training over several machines is that of `qkv train` under mpirun.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def embed_images(
     images: a folder, paths, or a Dataset with a column of paths, of encoded bytes (ray.data.read_binary_files with
         include_paths=True, from any storage) or of arrays [height, width, channels]. Its other columns are kept.
     model: what qkv.load takes, or a qkv.Model whose files every machine has.
-    output: a folder, here or of a storage such as "s3://bucket/vectors", for Parquet files, each written whole: "part-*" with
-        vectors and "unread-*" with errors. What it has already is not computed again, so the same call goes on where a
-        stopped one was. An Error if its vectors are of another model or other settings. None: nothing is written, and the
-        Dataset is computed when it is read.
+    output: a folder, here or of a storage such as "s3://bucket/vectors", for Parquet files, each written whole:
+        "part-*" with vectors and "unread-*" with errors. What it has already is not computed again, so the same call
+        goes on where a stopped one was. An Error if its vectors are of another model or other settings. None: nothing
+        is written, and the Dataset is computed when it is read.
     column, key: the column of images, and the one by which they are known in `output` (default: the same).
     pool, normalize: as of Model.embed.
     batch_size: images of a file of `output`: the most that is lost when a machine fails.
@@ -181,7 +181,8 @@ def _embed(
         done = folder.done()
     if isinstance(data, list):
         # A list has no parts of its own: each batch is one. What occurs twice is computed once.
-        table = _missing(pyarrow.table({column: pyarrow.array(dict.fromkeys(data), pyarrow.string())}), key=key, done=done)
+        table = pyarrow.table({column: pyarrow.array(dict.fromkeys(data), pyarrow.string())})
+        table = _missing(table, key=key, done=done)
         dataset = ray.data.from_arrow([table.slice(i, batch_size) for i in range(0, max(len(table), 1), batch_size)])
         batches = -(-len(table) // batch_size)
         if folder is not None and not batches:
@@ -284,7 +285,8 @@ def _missing(table: pyarrow.Table, key: str, done: pyarrow.Array | None) -> pyar
     """Rows whose key is not done."""
     if done is None:
         return table
-    return table.filter(pyarrow.compute.invert(pyarrow.compute.is_in(table[key].cast(pyarrow.string()), value_set=done)))
+    there = pyarrow.compute.is_in(table[key].cast(pyarrow.string()), value_set=done)
+    return table.filter(pyarrow.compute.invert(there))
 
 
 class _Folder:
@@ -303,7 +305,7 @@ class _Folder:
         name = f"{self._path}/settings.json"
         if self._files.get_file_info(name).type == pyarrow.fs.FileType.NotFound:
             if self._parts():
-                raise _core.Error(f"{self._path}: Parquet files without settings.json; expected a new or an empty folder")
+                raise _core.Error(f"{self._path}: Parquet files without settings.json; expected an empty folder")
             written = json.dumps({**settings, "key": self._key, "sample": sample.tolist()}, default=str)
             self._whole(name, lambda out: out.write(written.encode()))
             return
@@ -313,7 +315,9 @@ class _Folder:
         same = there.shape == sample.shape and numpy.abs(there - sample).max() <= _TOLERANCE * numpy.abs(there).max()
         if not same or before["key"] != self._key or before.get("dtype") != settings.get("dtype"):
             told = ", ".join(f"{name}={value!r}" for name, value in before.items() if name != "sample" and value)
-            raise _core.Error(f"{self._path} has vectors of other settings ({told}); expected the same, or another folder")
+            raise _core.Error(
+                f"{self._path} has vectors of other settings ({told}); expected the same, or another folder"
+            )
         if retry:
             for path in self._parts():
                 if os.path.basename(path).startswith("unread-"):
@@ -328,8 +332,10 @@ class _Folder:
         return keys.cast(pyarrow.string()).combine_chunks()
 
     def write(self, table: pyarrow.Table, column: str) -> pyarrow.Table:
-        """Rows with vectors and rows with errors, a file each; returns how many. Named by their keys: a batch that is computed
-        again, since its actor died, replaces what it wrote."""
+        """Rows with vectors and rows with errors, a file each; returns how many.
+
+        Named by their keys: a batch that is computed again, since its actor died, replaces what it wrote.
+        """
         if column != self._key and not _is_plain(table[column].type):
             table = table.drop_columns([column])  # the images themselves
         read = pyarrow.compute.is_null(table["error"])
@@ -338,7 +344,8 @@ class _Folder:
             counts[prefix] = len(rows)
             if len(rows):
                 keys = hashlib.sha256(json.dumps(rows[self._key].to_pylist()).encode()).hexdigest()[:32]
-                self._whole(f"{self._path}/{prefix}-{keys}.parquet", functools.partial(pyarrow.parquet.write_table, rows))
+                write = functools.partial(pyarrow.parquet.write_table, rows)
+                self._whole(f"{self._path}/{prefix}-{keys}.parquet", write)
         return pyarrow.table({"embedded": [counts["part"]], "unread": [counts["unread"]]})
 
     def read(self) -> ray.data.Dataset:

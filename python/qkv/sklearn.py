@@ -5,8 +5,8 @@
     >>> pipeline = make_pipeline(ImageEmbedder("facebook/dinov2-small"), HDBSCAN())
     >>> clusters = pipeline.fit_predict(qkv.find_images("photos"))
 
-`model` is what qkv.load takes, or a qkv.Model, which clones share. Estimators pickle without weights: the model is loaded again
-from its path where they arrive. A fine-tuned classifier holds its own.
+`model` is what qkv.load takes, or a qkv.Model, which clones share. Estimators pickle without weights: the model is
+loaded again from its path where they arrive. A fine-tuned classifier holds its own.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class ImageEmbedder(_Embedder):
         if self.on_error not in ("raise", "nan"):
             raise _core.Error(f'ImageEmbedder: on_error: expected "raise" or "nan", got {self.on_error!r}')
         if self.pool == "tokens":
-            raise _core.Error('ImageEmbedder: pool: "tokens" gives no single vector; expected model, cls, mean or cls+mean')
+            raise _core.Error(
+                'ImageEmbedder: pool: "tokens" gives no single vector; expected model, cls, mean or cls+mean'
+            )
 
     @property
     def _n_features_out(self) -> int:
@@ -196,18 +198,20 @@ def _column(X: Any, what: str) -> list[Any]:
 class ViTClassifier(ClassifierMixin, _WithModel):
     """Classes of images, learnt from some labelled ones on a model that was trained on many.
 
-    Without fine-tuning, logistic regression on the vectors of the model, whose weights stay: some hundred photos and seconds
-    are enough. To try many settings of it, embed once with ImageEmbedder and search over the rest. X is as of ImageEmbedder;
-    y the labels, [images].
+    Without fine-tuning, logistic regression on the vectors of the model, whose weights stay: some hundred photos and
+    seconds are enough. To try many settings of it, embed once with ImageEmbedder and search over the rest. X is as of
+    ImageEmbedder; y the labels, [images].
 
     model: what qkv.load takes, or a qkv.Model that embeds images.
-    fine_tune: train all weights, as qkv.train does, with a new head: True, or settings such as {"epochs": 5, "lr": 1e-4}
-        (qkv.training_settings()). Worth it from some thousand images on. The estimator then holds the new weights.
+    fine_tune: train all weights, as qkv.train does, with a new head: True, or settings such as
+        {"epochs": 5, "lr": 1e-4} (qkv.training_settings()). Worth it from some thousand images on. The estimator then
+        holds the new weights.
     pool, C, class_weight, max_iter: without fine-tuning, pool as of ImageEmbedder, the others as of
         sklearn.linear_model.LogisticRegression.
     batch_size: images in a pass (default: as the engine chooses).
 
-    After `fit`, `classes_` are the labels, and either `pipeline_` is what was fitted or `files_` the new model's, by name.
+    After `fit`, `classes_` are the labels, and either `pipeline_` is what was fitted or `files_` the new model's, by
+    name.
     """
 
     def __init__(
@@ -319,10 +323,12 @@ def _for_training(images: list[Any], folder: str) -> Any:
         raise _core.Error("fit: a folder among the images; qkv.find_images(folder) lists what is in it")
     if not any(isinstance(item, (str, bytes)) for item in items) and len({numpy.shape(item) for item in items}) == 1:
         return numpy.stack(items)
-    return [item if isinstance(item, str) else _written(item, os.path.join(folder, f"{i}.png")) for i, item in enumerate(items)]
+    return [_written(item, os.path.join(folder, f"{i}.png")) for i, item in enumerate(items)]
 
 
 def _written(item: Any, path: str) -> str:
+    if isinstance(item, str):
+        return item
     if isinstance(item, bytes):
         Path(path).write_bytes(item)  # of any format: files are recognised by their content
     else:

@@ -60,7 +60,8 @@ def test_configurations_are_json():
 
 
 def test_photos_by_path_found_by_words_and_photos(client, digit_photos, open_model):
-    photos = client.create_collection("photos", embedding_function=QkvEmbeddingFunction(CLIP), data_loader=QkvImageLoader())
+    function = QkvEmbeddingFunction(CLIP)
+    photos = client.create_collection("photos", embedding_function=function, data_loader=QkvImageLoader())
     photos.add(ids=digit_photos, uris=digit_photos)
     rows = photos.get(ids=digit_photos, include=["embeddings"])["embeddings"]
     model = open_model("towers/clip")

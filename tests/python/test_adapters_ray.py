@@ -71,7 +71,7 @@ def test_photos_are_embedded_once_and_what_cannot_be_read_is_told(photos, digits
     assert sorted(written(output)) == sorted(rows)
     assert pyarrow.parquet.read_schema(parts(output)[0]).field("embedding").type == pyarrow.list_(pyarrow.float32(), 96)
 
-    # A stopped run: one file was not finished. A photo that could not be read is whole now, and is tried again on request.
+    # A stopped run: one file was not finished. A photo that could not be read is whole now, and tried again on request.
     before = {file: file.stat().st_mtime_ns for file in parts(output)}
     lost = next(file for file in parts(output) if file.name.startswith("part-"))
     lost.rename(f"{lost}.1.tmp")
@@ -128,7 +128,8 @@ def test_texts(open_model, tmp_path):
     rows = written(tmp_path / "vectors", "text")
     assert sorted(rows) == sorted(set(texts))
     for text in rows:
-        assert np.allclose(rows[text]["embedding"], model.encode(text, prompt="the ", normalize_embeddings=True), atol=1e-6)
+        expected = model.encode(text, prompt="the ", normalize_embeddings=True)
+        assert np.allclose(rows[text]["embedding"], expected, atol=1e-6)
     with_none = ray.data.from_arrow(pyarrow.table({"id": ["1", "2"], "text": ["a dog", None]}))
     embed_texts(with_none, BERT, tmp_path / "others", key="id", workers=1)
     rows = written(tmp_path / "others", "id")
