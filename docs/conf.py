@@ -2,7 +2,6 @@
 the notebooks, which are executed."""
 
 import inspect
-import os
 import re
 from pathlib import Path
 
@@ -39,7 +38,6 @@ nb_execution_cache_path = str(ROOT / "build/docs/executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-os.environ["QKV_ROOT"] = str(ROOT)
 
 default_role = "py:obj"
 smartquotes_action = "D"  # what is quoted is mostly code

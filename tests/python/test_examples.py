@@ -18,7 +18,10 @@ import qkv
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CELL = re.compile(r"^```{code-cell}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIPPED = ":tags: [skip-execution]\n"
-HUB = {"google/vit-base-patch16-224": "hf_vit", "facebook/dinov2-small": "hf_dinov2"}
+HUB = {
+    "google/vit-base-patch16-224": support.ROOT / "models/digits",
+    "facebook/dinov2-small": support.GOLDEN / "hf_dinov2",
+}
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def place(tmp_path, monkeypatch, digit_photos):
         (repository / "refs").mkdir()
         (repository / "refs/main").write_text("one")
         if name in HUB:
-            shutil.copytree(support.GOLDEN / HUB[name], repository / "snapshots/one", dirs_exist_ok=True)
+            shutil.copytree(HUB[name], repository / "snapshots/one", dirs_exist_ok=True)
         else:
             support.with_numbered_tokenizer("hf_clip", repository / "snapshots/one")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -47,8 +50,8 @@ def place(tmp_path, monkeypatch, digit_photos):
 def names_of_examples(photos):
     draw = numpy.random.default_rng(0).standard_normal
     arrays = {name: draw((1, 2, 5, 4), numpy.float32) for name in "qkv"}
-    arrays |= {"mask": numpy.ones((5, 5), bool), "x": draw((5, 24))}  # x: tokens of the stand-in's width
-    return arrays | {"paths": photos, "labels": [Path(p).name[0] for p in photos]}
+    arrays["x"] = draw((5, 96), numpy.float32)
+    return arrays | {"mask": numpy.ones((5, 5), bool), "paths": photos, "labels": [Path(p).name[0] for p in photos]}
 
 
 @pytest.mark.parametrize("file", ["README.md", "python/README.md"])
@@ -82,8 +85,7 @@ def test_docstrings(name, place, digit_photos):
         pytest.importorskip("torch")
         if importlib.util.find_spec("torchvision_stub"):
             import torchvision_stub  # noqa: F401  (tools/: before torchvision, beside a torch for the CPU alone)
-        snapshot = place / "hub/models--google--vit-base-patch16-224/snapshots/one"
-        names = {"AutoModel": pytest.importorskip("transformers").AutoModel, "name": str(snapshot)}
+        names = {"AutoModel": pytest.importorskip("transformers").AutoModel, "name": str(support.GOLDEN / "hf_vit")}
     elif name == "qkv.sklearn":
         names = {"HDBSCAN": pytest.importorskip("sklearn.cluster").HDBSCAN}
         names["make_pipeline"] = importlib.import_module("sklearn.pipeline").make_pipeline
