@@ -5,6 +5,8 @@ import inspect
 import re
 from pathlib import Path
 
+from sphinx.errors import SphinxError
+
 import qkv
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +39,7 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build/docs/executed")
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_merge_streams = True
 
 default_role = "py:obj"
@@ -89,7 +92,7 @@ def _all_is_described(app, exception):
         public = [f"{module.__name__}.{name}" for module in (qkv, qkv.qk) for name in module.__all__]
         missing = [name for name in public if name not in described]
         if missing:
-            raise RuntimeError(f"the reference (docs/python*.md) lacks {', '.join(missing)}")
+            raise SphinxError(f"the reference (docs/python*.md) lacks {', '.join(missing)}")
 
 
 def setup(app):
