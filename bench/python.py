@@ -185,22 +185,24 @@ def cosines(a, b):
 
 
 def print_table(name, contestants, folder):
+    """Markdown. The first contestant is qkv in fp32, whose run must succeed."""
     import numpy
 
-    own = contestants[0]
-    reference = next((i for i, one in enumerate(contestants) if one.runs == WORKS[name].originals[0][0]), 0)
-    vectors = {i: numpy.load(folder / f"{i}.npy") for i, one in enumerate(contestants) if one.seconds}
-    counts = ", ".join(str(len(rows)) for rows in {len(rows): rows for rows in vectors.values()}.values())
-    print(f"\n{counts} {WORKS[name].title}; rounds: {max(len(one.seconds) for one in contestants)}\n")
+    own, vectors = contestants[0], [folder / f"{i}.npy" for i in range(len(contestants))]
+    if not own.seconds:
+        sys.exit(f"{name}: qkv: {own.failed}")
+    reference = next(i for i, one in enumerate(contestants) if one.runs == WORKS[name].originals[0][0])
+    expected = numpy.load(vectors[reference if contestants[reference].seconds else 0])
+    print(f"\n{len(expected)} {WORKS[name].title}; rounds: {len(own.seconds)}\n")
     print("| | s, best | median | qkv fp32 is faster, by best | by median | MB | least cosine | mean |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for index, one in enumerate(contestants):
-        title = one.runs.replace(":", " ") + (f" {one.version}" if one.version else "")
+    for one, file in zip(contestants, vectors):
+        title = " ".join(word for word in (one.runs.replace(":", " "), one.version) if word)
         if not one.seconds:
             print(f"| {title} | left out: {one.failed} |")
             continue
         by = [f"{kind(one.seconds) / kind(own.seconds):.2f}×" for kind in (min, statistics.median)]
-        least, mean = cosines(vectors[index], vectors[reference]) if reference in vectors else (0, 0)
+        least, mean = cosines(numpy.load(file), expected)
         print(f"| {title} | {min(one.seconds):.1f} | {statistics.median(one.seconds):.1f} | {by[0]} | {by[1]} | "
               f"{max(one.megabytes):.0f} | {least:.6f} | {mean:.6f} |", flush=True)  # fmt: skip
 
