@@ -40,6 +40,7 @@ Written ContinueBytes(const model::SequenceModel<float>& model, const std::strin
   for (const char byte : end) tokens.push_back(static_cast<uint8_t>(byte));
   Written written{.source_tokens = std::ssize(tokens)};
   std::span<const float> logits = decoder.Prefill(tokens);
+  if (!show({})) return written;
   while (written.tokens < settings.max_tokens) {
     if (written.tokens > 0) logits = decoder.Next(tokens.back());
     if (!model::AllFinite(logits.data(), std::ssize(logits))) {
