@@ -28,8 +28,8 @@ from ._training import Evaluation, Setting, Step, TrainingRun, train, training_s
 
 if TYPE_CHECKING:
     # Imported at their first use.
-    from . import chroma as chroma, langchain as langchain, llama_index as llama_index, sklearn as sklearn
-    from . import torch as torch, transformers as transformers
+    from . import chroma as chroma, langchain as langchain, llama_index as llama_index, ray as ray
+    from . import sklearn as sklearn, torch as torch, transformers as transformers
 
 Error.__module__ = "qkv"
 

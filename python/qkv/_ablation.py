@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from . import _core, _notes, _progress
+from ._arguments import items, path, positive, text, text_or_none, texts
 from ._training import Listener, Step, picture, texts_of
 
 
@@ -37,21 +38,15 @@ def ablate(
     Ctrl-C ends the step, saves and raises KeyboardInterrupt. Raises Error for what cannot be compared.
     """
     given = texts_of("ablate", settings)
-    sets = [data] if isinstance(data, (str, os.PathLike)) else list(data)
-    folder = os.fspath(out)
+    sets = [data] if isinstance(data, (str, os.PathLike)) else items("ablate: data", data, "folders or files")
+    names = [path("ablate: data", one) for one in sets]
+    kinds = [text("arms", arms)] if isinstance(arms, str) else texts("arms", arms or ())
+    asked = positive("seeds", seeds), text("equal", equal), text_or_none("vary", vary) or ""
+    folder = path("ablate: out", out)
     failed: list[str] = []
     try:
         with _RunsListener(on_step, progress, failed) as listener:
-            _core.ablate(
-                [os.fspath(one) for one in sets],
-                folder,
-                [arms] if isinstance(arms, str) else list(arms or ()),
-                seeds,
-                equal,
-                vary or "",
-                given,
-                listener,
-            )
+            _core.ablate(names, folder, kinds, *asked, given, listener)
     except _core.Error:
         raise
     except BaseException as error:

@@ -51,7 +51,10 @@ def number_or_none(name: str, value: Any) -> float | None:
 def path(name: str, value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"{name}: expected a path, got a {type(value).__name__}")
-    return os.fsdecode(value)
+    try:
+        return os.fsdecode(os.fsencode(value))
+    except UnicodeEncodeError as error:
+        raise TypeError(f"{name}: no name of a file: {error}") from None
 
 
 def boolean(name: str, value: Any) -> bool:

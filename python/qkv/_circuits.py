@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._arguments import positive
 
 if TYPE_CHECKING:
     import numpy
@@ -77,9 +78,7 @@ class Pair(_Origin):
         self.epsilon = max(epsilon(w_q), epsilon(w_k))
         self.b_q: numpy.ndarray | None = None if b_q is None else float64("b_q", b_q)
         self.b_k: numpy.ndarray | None = None if b_k is None else float64("b_k", b_k)
-        if not hasattr(heads, "__index__"):
-            raise TypeError(f"heads: expected a whole number, got {heads!r}")
-        self.heads = heads.__index__()
+        self.heads = positive("heads", heads)
         self.key_heads: int = _core.qk_key_heads(*self._arrays, self.heads)
         self.scale = self.width**-0.5 if scale is None else scale
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ._arguments import path, positive, text
 from ._training import picture
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def evaluate(
     from ._load import load
 
     opened = load(model) if isinstance(model, (str, os.PathLike)) else model
-    numbers, confusion, page = opened._core.evaluate(os.fspath(data), split, num_beams)
+    if not hasattr(opened, "_core"):
+        raise TypeError(f"evaluate: expected a model or what load takes, got a {type(model).__name__}")
+    numbers, confusion, page = opened._core.evaluate(
+        path("evaluate: data", data), text("split", split), positive("num_beams", num_beams)
+    )
     return Evaluated(opened.path, numbers, confusion, page)
 
 
@@ -60,12 +65,12 @@ class Evaluated:
         """Of images, for each class: name, images, right, precision, recall, f1 and the most frequent mistake."""
         return self.numbers.get("classes", [])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, file: str | os.PathLike[str]) -> None:
         """Writes all results of images as a page, with the worst mistakes as pictures."""
         if not self._page:
             raise ValueError("only an evaluation of images has a page")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self._page)
+        with open(file, "w", encoding="utf-8") as opened:
+            opened.write(self._page)
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.numbers.items() if isinstance(value, (int, float))}

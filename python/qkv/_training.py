@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _core, _notes, _progress
+from ._arguments import path as path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ def train(
     given = texts_of("train", settings)
     if model is not None:
         given["model"] = os.fspath(getattr(model, "path", model))
-    folder = os.fspath(out)
+    folder = path_of("train: out", out)
     with _ending_together(folder), Listener(on_step, on_evaluation, progress) as listener:
         finished = _core.train(_data(data, validation), folder, given, bool(resume), listener)
         if not finished:  # the exception was another process's
@@ -293,7 +294,7 @@ def _data(data: Any, validation: Labelled | None) -> Any:
     if isinstance(data, (str, os.PathLike)):
         if validation is not None:
             raise TypeError("train: validation is for (images, labels); a folder has its own, val/")
-        return os.fspath(data)
+        return path_of("train: data", data)
     splits = [("train", *_labelled("data", data))]
     if validation is not None:
         splits.append(("val", *_labelled("validation", validation)))
@@ -313,7 +314,7 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
     if len(images) != len(labels):
         raise _core.Error(f"train: {name}: {len(images)} images and {len(labels)} labels")
     if all(isinstance(image, (str, os.PathLike)) for image in images):
-        return labels, [os.fspath(image) for image in images]
+        return labels, [path_of("train: images", image) for image in images]
     import numpy
 
     pixels = numpy.asarray(images)

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
+from ._arguments import boolean, positive, text, text_or_none, whole
 from ._circuits import Merged, Pair, Weights, epsilon, float64
 from ._load import files_of
 from ._model import Model
@@ -90,7 +91,7 @@ def split(m: Any, rank: int | None = None) -> Pair:
     `truncate`. Of an array alone the scores are x M y, without a scale.
     """
     merged = _merged("split", m)
-    rank = 0 if rank is None else _count("rank", rank)
+    rank = 0 if rank is None else positive("rank", rank)
     stacked = _core.qk_split(merged.m, merged.u, merged.w, merged.c, rank, merged.epsilon / 2)
     return _of_heads(stacked, merged)
 
@@ -114,7 +115,7 @@ def regauge(
 
     pair = _pair("regauge", w_q, w_k, b_q, b_k, heads, "exact")
     if isinstance(gauge, str):
-        transforms = _core.qk_gauge(gauge, pair.w_q, pair.w_k, pair.heads)
+        transforms = _core.qk_gauge(text("gauge", gauge), pair.w_q, pair.w_k, pair.heads)
     else:
         transforms = float64("gauge", gauge)
         if transforms.ndim == 2:
@@ -152,8 +153,10 @@ def truncate(
         y = x if y is None else float64("y", y)
         if not exact:
             y = y - y.mean(-2, keepdims=True)  # softmax sees differences of keys alone
+        if min(x.ndim, y.ndim) < 2:
+            raise _core.Error(f"truncate: x {list(x.shape)} and y {list(y.shape)}, expected tokens [N, D] or [B, N, D]")
         x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
-    return _of_heads(_core.qk_truncate(*pair._arrays, pair.heads, _count("rank", rank), exact, x, y), pair)
+    return _of_heads(_core.qk_truncate(*pair._arrays, pair.heads, positive("rank", rank), exact, x, y), pair)
 
 
 def directions(w_q: Any, w_k: Any = None, *, heads: int | None = None) -> Directions:
@@ -201,7 +204,7 @@ def spectra(
     if hints or part is not None:
         raise TypeError(f"spectra: of weights expected no {next(iter(hints), 'part')}")
     pair = _factors("spectra", w_q, w_k, heads)
-    numbers = _core.qk_spectra(pair.w_q, pair.w_k, pair.heads, cross or pair.cross)
+    numbers = _core.qk_spectra(pair.w_q, pair.w_k, pair.heads, boolean("cross", cross) or pair.cross)
     return Spectra.of_heads(numbers, pair.caveats)
 
 
@@ -238,17 +241,17 @@ def plan(
         raise _core.Error('plan: cached="latent" and latent=, its width, belong together')
 
     def size(name: str, value: int | None) -> int:
-        return 0 if value is None else _count(name, value)
+        return 0 if value is None else positive(name, value)
 
     workload = _core.workload(
-        _count("width", width),
-        _count("heads", heads),
-        _count("tokens", tokens),
+        positive("width", width),
+        positive("heads", heads),
+        positive("tokens", tokens),
         size("queries", queries),
         size("head_width", head_width),
         size("value_width", value_width),
         size("latent", latent),
-        _count("batch", batch),
+        positive("batch", batch),
         cached,
         read,
     )
@@ -308,14 +311,6 @@ def _exact(work: str, terms: str) -> bool:
     return terms == "exact"
 
 
-def _count(name: str, value: Any) -> int:
-    if not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected a whole number, got {value!r}")
-    if value < 1:
-        raise _core.Error(f"{name}: expected at least 1, got {value}")
-    return value.__index__()
-
-
 # Models.
 
 
@@ -326,8 +321,9 @@ def weights(model: ModelOrPath, block: int, *, part: str | None = None, fold: bo
     into
     them: W diag(gamma), b + W beta, and a LayerNorm's mean taken off. hints: as of `qkv.load`.
     """
+    asked = text_or_none("part", part) or "", whole("block", block), boolean("fold", fold)
     entry, name = files_of("weights", model, hints)
-    return Weights(name, part or "", block, fold, _core.qk_weights(entry, part or "", block, fold))
+    return Weights(name, *asked, _core.qk_weights(entry, *asked))
 
 
 def certificate(model: ModelOrPath, *, rank: int | None = None, traits: str = "", **hints: Any) -> Certificates:
@@ -337,13 +333,13 @@ def certificate(model: ModelOrPath, *, rank: int | None = None, traits: str = ""
     "rope=16", "rms-norm", "sink", "soft-cap", "added-keys", "not-softmax", "dropout", separated by commas.
     """
     entry, _ = files_of("certificate", model, hints)
-    return Certificates(*_core.qk_certify(entry, 0 if rank is None else _count("rank", rank), traits))
+    return Certificates(*_core.qk_certify(entry, 0 if rank is None else positive("rank", rank), text("traits", traits)))
 
 
 def plan_model(model: ModelOrPath, *, batch: int = 1, **hints: Any) -> Plan:
     """The orders of attention's products that inference takes in each block of an image model, and what they save."""
     entry, _ = files_of("plan_model", model, hints)
-    return Plan(*_core.qk_plan_model(entry, _count("batch", batch)))
+    return Plan(*_core.qk_plan_model(entry, positive("batch", batch)))
 
 
 @contextmanager
@@ -400,7 +396,7 @@ def split_model(
     width: features of a head's queries and keys (default: those of its values, which every library can load). Raises
     Error if a head's M has a higher rank.
     """
-    width = 0 if width is None else _count("width", width)
+    width = 0 if width is None else positive("width", width)
     with _writing("split_model", model, out, dtype, force, progress, hints) as (entry, writing):
         return Rewritten(os.fspath(out), _core.qk_split_model(entry, width, writing))
 
@@ -442,6 +438,6 @@ def truncate_model(
     items = None if images is None else _images.all_of(images)
     if items is not None and not items:
         raise _core.Error("truncate_model: images: no image")
-    rank, sample = _count("rank", rank), _count("sample", sample)
+    rank, sample = positive("rank", rank), positive("sample", sample)
     with _writing("truncate_model", model, out, dtype, force, progress, hints) as (entry, writing):
         return Rewritten(os.fspath(out), _core.qk_truncate_model(entry, rank, items, sample, writing))

@@ -81,7 +81,7 @@ def test_stored_results_are_there(name, unit):
         (qkv.Error, "'seed' is not for all runs alike", dict(seed=1)),
         (qkv.Error, "equal: expected one of flops, parameters, steps", dict(equal="time")),
         (qkv.Error, "vary cross-attention is for pairs", dict(vary="cross-attention")),
-        (qkv.Error, "at least one", dict(seeds=0)),
+        (qkv.Error, "at least 1", dict(seeds=0)),
         (qkv.Error, "nothing", dict(arms=["nothing"])),
     ],
 )

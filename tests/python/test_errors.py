@@ -453,6 +453,16 @@ FUNCTIONS = [(qkv.load, {"path": sys.argv[1]}), (qkv.find_images, {"folders": sy
              (qkv.attention, {"q": q, "k": q, "v": q}), (qkv.set_num_threads, {"threads": 0}),
              (qkv.attention_backward, {"q": q, "k": q, "v": q, "out": q, "lse": rows, "dout": q}),
              (qkv.set_memory_limit, {"limit": 0}), (qkv.pipeline, {"task": "image-classification", "model": "digits"})]
+w = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
+pair, files, none = {"w_q": w, "w_k": w, "heads": 2}, {"model": "digits"}, {"model": "/nonexistent", "out": "/nonexistent/x"}
+FUNCTIONS += [(qkv.qk.merge, pair), (qkv.qk.split, {"m": qkv.qk.merge(**pair)}), (qkv.qk.regauge, pair),
+              (qkv.qk.truncate, {**pair, "rank": 2}), (qkv.qk.directions, pair), (qkv.qk.spectra, pair),
+              (qkv.qk.weights, {**files, "block": 0}), (qkv.qk.certificate, {**files, "rank": 2}),
+              (qkv.qk.plan_model, files), (qkv.qk.merge_model, none), (qkv.qk.truncate_model, {**none, "rank": 2}),
+              (qkv.edits.symmetry, {"t": 0}), (qkv.edits.rank, {"r": 2}), (qkv.edits.gauge, {}),
+              (qkv.evaluate, {"model": "/nonexistent", "data": "/nonexistent"}),
+              (qkv.train, {"data": "/nonexistent", "out": "/nonexistent/x"}),
+              (qkv.ablate, {"data": "/nonexistent", "out": "/nonexistent/x"})]
 for function, needed in FUNCTIONS:
     keys = [p.name for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
     keys += {"load": ["heads", "architecture", "mean", "crop_pct", "x"], "pipeline": ["top_k", "device"]}.get(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy
 from numpy.typing import NDArray
@@ -58,6 +58,18 @@ def compute(q: Floats, k: Floats, v: Floats) -> None:
     assert_type(qkv.attention(q, k, v, is_causal=True), Floats)
     assert_type(qkv.attention(q, k, v, softcap=30.0, return_weights=True), tuple[Floats, Floats])
     assert_type(qkv.attention(q, k, v, return_weights=True, return_lse=True), tuple[Floats, Floats, Floats])
+
+
+def take_apart(model: qkv.Model, photo: bytes) -> None:
+    run = model.run(photo, cache="blocks.*.attn.scores", edits={"blocks.0.attn.heads.0": 0, "blocks.1.mlp.out": half})
+    assert_type(run, qkv.Run)
+    assert_type(model.explore(photo), qkv.Exploration)
+    assert_type(qkv.train("photos", out="run"), qkv.TrainingRun)
+    assert_type(qkv.pipeline("image-classification", model, top_k=3), qkv.Pipeline)
+
+
+def half(x: NDArray[Any], name: str) -> NDArray[Any]:
+    return x / 2
 
 
 def opened() -> qkv.Model:
