@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -76,6 +75,8 @@ class Comparison:
                 f"Comparison: there is no {file}: expected a folder of qkv.ablate with a run that has ended, or one of "
                 + ", ".join(stored)
             )
+        import json
+
         self._summary = _core.summarise(text, file)
         self._results: dict[str, Any] = json.loads(text)
 
@@ -110,7 +111,9 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All of results.json."""
-        return json.loads(json.dumps(self._results))
+        import copy
+
+        return copy.deepcopy(self._results)
 
     def __str__(self) -> str:
         """All tables as text."""

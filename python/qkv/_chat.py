@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,8 +24,8 @@ class Files(NamedTuple):
 
 def read(folder: str) -> Files:
     """The chat templates of a model's folder: chat_template.jinja, chat_template.json or tokenizer_config.json."""
-    config = _json(folder, "tokenizer_config.json")
-    given = _json(folder, "chat_template.json").get("chat_template") or config.get("chat_template") or {}
+    config = json_of(folder, "tokenizer_config.json")
+    given = json_of(folder, "chat_template.json").get("chat_template") or config.get("chat_template") or {}
     if isinstance(given, list):
         given = {one["name"]: one["template"] for one in given}
     templates = {"default": given} if isinstance(given, str) else dict(given)
@@ -34,7 +33,7 @@ def read(folder: str) -> Files:
     if os.path.exists(file):
         with open(file, encoding="utf-8") as opened:
             templates["default"] = opened.read()
-    named = {**config, **_json(folder, "special_tokens_map.json")}
+    named = {**config, **json_of(folder, "special_tokens_map.json")}
     tokens = {}
     for name in _SPECIAL:
         token = named.get(name)
@@ -83,18 +82,25 @@ def _require_messages(messages: Any) -> None:
         raise _core.Error("chat: the last message is the assistant's own; end with the user's")
 
 
-def _json(folder: str, name: str) -> dict[str, Any]:
+def json_of(folder: str, name: str) -> dict[str, Any]:
+    """A file of a model's folder; {} if it is missing."""
+    import json
+
     file = os.path.join(folder, name)
     if not os.path.exists(file):
         return {}
     with open(file, encoding="utf-8") as opened:
-        read = json.load(opened)
+        try:
+            read = json.load(opened)
+        except ValueError as error:
+            raise _core.Error(f"{file}: {error}") from None
     return read if isinstance(read, dict) else {}
 
 
 def _environment() -> Any:
     """Jinja as transformers sets it up: sandboxed, since a template comes from a model's files."""
     import datetime
+    import json
 
     import jinja2.ext
     import jinja2.nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,6 +87,8 @@ def _matching(pattern: Any, names: list[str]) -> list[str]:
         raise TypeError(f"run: the names of activations are texts, got {pattern!r}")
     found = fnmatch.filter(names, pattern)
     if not found:
+        import difflib  # slow to import
+
         near = difflib.get_close_matches(pattern, names, 3, 0.5)
         raise _core.Error(
             f"run: no activation is called {pattern}; "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -148,12 +146,7 @@ class TextMethods:
 
     @functools.cached_property
     def _sentence_settings(self) -> dict[str, Any]:
-        file = os.path.join(self._core.folder, "config_sentence_transformers.json")
-        if not os.path.exists(file):
-            return {}
-        with open(file, encoding="utf-8") as opened:
-            settings: dict[str, Any] = json.load(opened)
-        return settings
+        return _chat.json_of(self._core.folder, "config_sentence_transformers.json")
 
     @property
     def prompts(self) -> dict[str, str]:
