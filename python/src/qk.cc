@@ -10,6 +10,7 @@
 #include <complex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,5 @@
 // The algebra of queries and keys on models, as they lie on disk.
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "qkv/core/error.h"
 #include "qkv/report/text.h"
 
 namespace qkv::lab {
@@ -18,8 +19,6 @@ bool ReadsScores(const Workload& w) { return w.read == Read::kScores; }
 
 // A ratio with enough digits to tell 0.94 from 1.
 std::string TimesText(double ratio) { return report::Number(ratio, ratio < 10 ? 3 : 2); }
-
-constexpr std::array kUnmerged = {Order::kProjected, Order::kAbsorbed, Order::kKeysAbsorbed};
 
 }  // namespace
 
