@@ -189,6 +189,8 @@ def test_fine_tuning_takes_images_as_all_do(digit_photos):
     for images in (digit_photos, [*encoded, array], [*digit_photos[:-1], array]):
         fitted = once.fit(images, LABELS)
         assert fitted.decision_function(images).shape == (20, 10) and set(fitted.predict(images)) <= set(LABELS)
+    with pytest.raises(qkv.Error, match="digits is built in"):
+        ViTClassifier("digits", fine_tune=True).fit(digit_photos, LABELS)
     with pytest.raises(qkv.Error, match="without size"):
         ViTClassifier(qkv.load(DIGITS, size=56), fine_tune=True).fit(digit_photos, LABELS)
     with pytest.raises(qkv.Error, match="C and class_weight"):
