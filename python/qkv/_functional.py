@@ -175,7 +175,9 @@ def _require_types(arrays: dict[str, Any], scale: Any, softcap: Any, first_posit
         known = hasattr(array, "shape") and (hasattr(array, "__dlpack__") or hasattr(array, "__array_interface__"))
         numbers = getattr(getattr(array, "dtype", None), "kind", "f") not in "OSUVTMm"
         if not (known and numbers) and (needed or array is not None):
-            raise TypeError(f"attention: {name} is a {type(array).__name__}; expected an array of numbers by NumPy, PyTorch or JAX")
+            raise TypeError(
+                f"attention: {name} is a {type(array).__name__}; expected an array of numbers by NumPy, PyTorch or JAX"
+            )
     if scale is not None:
         number("attention: scale", scale)
     number("attention: softcap", softcap)

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images, _progress
-from ._arguments import batch, boolean, number, number_or_none, one_or_all, positive, skips, text, text_or_none, texts, unit
+from ._arguments import (
+    batch,
+    boolean,
+    number,
+    number_or_none,
+    one_or_all,
+    positive,
+    skips,
+    text,
+    text_or_none,
+    texts,
+    unit,
+)
 from ._generation import choices
 from ._results import Caption, Classification, Detections, Object, Prediction, Segment, Segmentation
 

@@ -63,7 +63,9 @@ class Pipeline:
 
     def _iterate(self, inputs: Any, together: int, options: dict[str, Any]) -> Iterator[Any]:
         if isinstance(inputs, Mapping) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
-            raise TypeError(f"pipeline: {self.task}: expected an input, a list, a generator or a data set, got a {type(inputs).__name__}")
+            raise TypeError(
+                f"pipeline: {self.task}: expected an input, a list, a generator or a data set, got a {type(inputs).__name__}"
+            )
         several = iter(inputs)
         while some := list(islice(several, together)):
             yield from self._work(self.model, some, **options)
@@ -89,7 +91,8 @@ def pipeline(task: str, model: Any, **options: Any) -> Pipeline:
     _require_cpu(options.pop("device", None))
     if "torch_dtype" in options:
         options["dtype"] = options.pop("torch_dtype")
-    own = {key: options.pop(key) for key in list(options) if key in (*_TASKS[name].options, "batch_size", *_WITHOUT_EFFECT)}
+    of_calls = (*_TASKS[name].options, "batch_size", *_WITHOUT_EFFECT)
+    own = {key: options.pop(key) for key in list(options) if key in of_calls}
     if not isinstance(model, Model):
         model = load(model, **options)
     elif options:
@@ -102,8 +105,8 @@ def _require(task: str, model: Model) -> None:
     if not _TASKS[task].fits(model):
         fitting = [name for name, one in _TASKS.items() if one.fits(model)]
         raise _core.Error(
-            f"pipeline: {model.path} is no model for {task}; its tasks are {', '.join(fitting) or 'none'}, and its methods "
-            f"{', '.join(model.abilities)}"
+            f"pipeline: {model.path} is no model for {task}; its tasks are {', '.join(fitting) or 'none'}, "
+            f"and its methods {', '.join(model.abilities)}"
         )
 
 
@@ -116,7 +119,9 @@ def _is_chat(inputs: Any) -> bool:
     return isinstance(inputs, (list, tuple)) and bool(inputs) and isinstance(inputs[0], Mapping)
 
 
-def _image_classification(model: Model, images: list[Any], top_k: int | None = 5, function_to_apply: Any = None) -> list[Any]:
+def _image_classification(
+    model: Model, images: list[Any], top_k: int | None = 5, function_to_apply: Any = None
+) -> list[Any]:
     if function_to_apply is not None:
         raise _core.Error("pipeline: function_to_apply: qkv applies the one of the model's configuration; leave it out")
     classes = model.info["classes"]

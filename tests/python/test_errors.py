@@ -244,7 +244,8 @@ def test_a_model_that_cannot_do_it_says_which_can_and_what_it_does(digits, open_
     with pytest.raises(qkv.Error) as raised:
         digits.detect(GREY)
     assert str(raised.value) == (
-        "detect: the built-in digit classifier is an image model, expected YOLOS; its methods are classify, embed, attend, forward, run"
+        "detect: the built-in digit classifier is an image model, expected YOLOS; "
+        "its methods are classify, embed, attend, forward, run"
     )
     with pytest.raises(qkv.Error, match="expected a decoder .*; its methods are translate, attend, forward, run"):
         open_model("tasks/marian").generate("a")
@@ -402,9 +403,9 @@ VALUES = [None, True, -1, 0, 2**31, 2**63, 10**30, 0.5, float("nan"), float("inf
           np.zeros((2, 3, 3, 3), np.uint8), np.zeros((1, 2, 3, 3, 3), np.uint8), np.array("x"), np.array([None]),
           np.int64(3), np.float32(1), np.bool_(True), np.zeros(3, [("a", "i4")]), Path("/nonexistent")]
 GENERATION = ["max_new_tokens", "temperature", "top_k", "top_p", "num_beams", "seed", "do_sample", "cut", "nonsense"]
-NEEDED = {"ids": [1], "messages": [{"role": "user", "content": "a"}], "images": np.zeros((8, 8), np.uint8), "image": np.zeros((8, 8), np.uint8), "sentences": "a", "texts": "a",
-          "inputs": np.zeros((8, 8), np.uint8),
-          "image_or_text": np.zeros((8, 8), np.uint8), "prompt": "a", "a": [[1.0]], "b": [[1.0]]}
+PIXELS = np.zeros((8, 8), np.uint8)
+NEEDED = {"ids": [1], "messages": [{"role": "user", "content": "a"}], "images": PIXELS, "image": PIXELS, "inputs": PIXELS,
+          "image_or_text": PIXELS, "sentences": "a", "texts": "a", "prompt": "a", "a": [[1.0]], "b": [[1.0]]}
 calls = wrong = 0
 # Options of the program, its commands, and what nanobind says of arguments that do not fit.
 FOREIGN = re.compile(r"(^|[ (])--?[a-z]|\\bqkv [a-z]+ -|incompatible function arguments|std::|bad_cast")
