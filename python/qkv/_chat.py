@@ -30,7 +30,7 @@ def read(folder: str) -> Files:
         given = {one["name"]: one["template"] for one in given}
     templates = {"default": given} if isinstance(given, str) else dict(given)
     file = os.path.join(folder, "chat_template.jinja")
-    if os.path.exists(file):
+    if folder and os.path.exists(file):
         with open(file, encoding="utf-8") as opened:
             templates["default"] = opened.read()
     named = {**config, **json_of(folder, "special_tokens_map.json")}
@@ -87,7 +87,7 @@ def json_of(folder: str, name: str) -> dict[str, Any]:
     import json
 
     file = os.path.join(folder, name)
-    if not os.path.exists(file):
+    if not folder or not os.path.exists(file):  # the built-in model has no folder
         return {}
     with open(file, encoding="utf-8") as opened:
         try:

@@ -265,6 +265,8 @@ class TextMethods:
         tools: descriptions of functions in JSON Schema, for templates that take them. The rest is as of `generate`.
         Needs the package jinja2.
         """
+        if "generate" not in self._core.methods:
+            self._continue("chat", "", False, False, None, {})  # says which models can
         prompt = self.chat_prompt(messages, tools=tools)  # with its special tokens
         return self._continue("chat", prompt, False, stream, stop, generation)
 

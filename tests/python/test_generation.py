@@ -57,6 +57,15 @@ def test_ids_are_decoded(gpt2, prompt, open_model):
             gpt2.decode(wrong)
 
 
+def test_models_that_do_not_write_do_not_chat(digits, tmp_path, monkeypatch):
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "another model\'s"}')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(qkv.Error, match="expected a decoder"):
+        digits.chat([{"role": "user", "content": "Hello"}])
+    with pytest.raises(qkv.Error, match="no chat template"):
+        digits.chat_prompt([{"role": "user", "content": "Hello"}])
+
+
 def test_a_text_model_without_a_template_does_not_chat(gpt2):
     with pytest.raises(qkv.Error, match="no chat template; generate"):
         gpt2.chat([{"role": "user", "content": "Hello"}])
@@ -129,13 +138,16 @@ def test_a_chat_has_the_special_tokens_of_its_template_alone(open_model, monkeyp
 
 def test_chats_are_those_of_transformers(chatting):
     pytest.importorskip("jinja2")
-    transformers = pytest.importorskip("transformers")
+    from live import transformers
+
     theirs = transformers.AutoTokenizer.from_pretrained(chatting)
     ours = qkv.load(chatting)
     for messages in CHATS:
         for tools in (None, [{"type": "function", "function": {"name": "f", "parameters": {}}}]):
             wanted = theirs.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
             assert ours.chat_prompt(messages, tools=tools) == wanted
+    taken = qkv.from_transformers(transformers.GPT2LMHeadModel.from_pretrained(chatting), theirs)
+    assert taken.chat_prompt(CHATS[0]) == ours.chat_prompt(CHATS[0]), "its folder is gone"
 
 
 def test_without_jinja_a_chat_says_what_to_install(chatting):
