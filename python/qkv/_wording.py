@@ -20,6 +20,8 @@ _PHRASES = {
     "--set KEY=VALUE": "KEY=VALUE",
     "--cut cuts": "cut=True cuts",
     "leave out --cross": 'leave out part="cross"',
+    ", or with tasks: [translate]": "",
+    ", or with tasks: [summarize]), or a prefix": "), or prefix=",
     "-o ends in": "the file ends in",
     "given by -m": "given to qkv.load",
 }
@@ -32,7 +34,7 @@ _pattern = None
 
 def in_keywords(message: str) -> str:
     """The message with `name=` in place of --name, and methods in place of commands."""
-    if "--" not in message and "qkv " not in message and " -" not in message:
+    if not any(sign in message for sign in ("--", "qkv ", " -", "tasks: [")):
         return message
     global _pattern
     if _pattern is None:

@@ -68,6 +68,8 @@ nb::list Classify(const Model& model, const nb::list& items, int64_t top, bool l
       app::ClassifyByPrompts(towers, prompts, classes, images.list(), options, use);
     });
   } else {
+    Require(app::kClassify.has(model.facts()) || !model.facts().has_text_tower(),
+            "classify: this model compares images with words: give the classes, prompts=[\"a cat\", \"a dog\"]");
     const model::Model& classifier = model.Images("classify", app::kClassify);
     call.Run([&] { app::Classify(classifier, images.list(), options, use); });
   }
