@@ -30,7 +30,7 @@ void FinishRow(const simd::AttentionScores<T>& task, int64_t i, T* row, int64_t 
 
 template <typename T>
 void RowToWeights(T sink, T* row, int64_t n) {
-  const T greatest = std::max(sink, *std::max_element(row, row + n));
+  const T greatest = std::max(*std::max_element(row, row + n), sink);  // in this order a NaN is not lost
   if (std::isinf(greatest) && greatest < 0) {
     std::fill_n(row, n, T(0));
     return;

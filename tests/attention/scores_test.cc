@@ -62,6 +62,15 @@ TEST_P(ScoresTest, UnseenKeysAndInfiniteScores) {
   }
 }
 
+TEST_P(ScoresTest, NanIsNotLost) {
+  for (const int64_t at : {0, 7, 29}) {
+    Tensor<float> weights({1, 1, 1, 30});
+    weights[at] = std::numeric_limits<float>::quiet_NaN();
+    ScoresToWeights<float>({}, weights);
+    for (int64_t j = 0; j < 30; ++j) ASSERT_TRUE(std::isnan(weights[j])) << at << " " << j;
+  }
+}
+
 TEST_P(ScoresTest, WrongShapesAreRefused) {
   const Case<float> c({.B = 1, .H = 2, .H_kv = 2, .N_q = 3, .N_k = 4, .E = 4, .E_v = 1});
   Tensor<float> small({1, 2, 3, 3}), weights({1, 2, 3, 4}), sinks({3});
