@@ -341,7 +341,7 @@ template <typename T>
 void AttendInSteps(const AttentionLayer<T>& layer, const Operands<T>& operands, const attention::Options<T>& options,
                    const Tap<T>& tap, View<T> heads, Arena& arena) {
   const int64_t B = heads.dim(0), H = heads.dim(1), Nq = heads.dim(2), N = operands.key.dim(2), maps = layer.maps();
-  RequireMemory(static_cast<double>(sizeof(T)) * static_cast<double>((1 + maps) * B * H * Nq * N),
+  RequireMemory(static_cast<double>(sizeof(T)) * static_cast<double>(2 * maps * B * H * Nq * N),
                 "attention: its scores and weights, which were asked for");
   const View<T> scores = arena.New<T>({B, maps * H, Nq, N}), of_map = arena.New<T>({B, H, Nq, N});
   const auto copy = [&](View<const T> from, View<T> to) {
