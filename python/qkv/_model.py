@@ -261,13 +261,19 @@ class Model(ImageMethods, TextMethods):
     def _passed(self, inputs: Any, target: str | None, decoder_input_ids: Any) -> dict[str, NDArray[Any]]:
         import numpy
 
+        if target is not None and decoder_input_ids is not None:
+            raise TypeError("run: target and decoder_input_ids: both are what the decoder reads; give one of them")
         if isinstance(inputs, Mapping):
             if not inputs:
                 raise _core.Error("run: an empty dict, expected pixels or input_ids")
+            if target is not None or decoder_input_ids is not None:
+                raise TypeError("run: beside a dict expected no target or decoder_input_ids: the dict has all inputs")
             return {text("inputs", key): _read("run", key, value) for key, value in inputs.items()}
         passed: dict[str, NDArray[Any]] = {}
         reads_text = self._core.is_text
         has_both = any(name.startswith("decoder.") for name in self.activations)
+        if target is not None and not (has_both and reads_text):
+            raise TypeError("run: target is for an encoder-decoder of texts")
         if not reads_text:
             are_pixels = getattr(inputs, "ndim", 0) == 4 and not str(inputs.dtype).endswith("uint8")
             passed["pixels"] = _read("run", "pixels", inputs) if are_pixels else self.preprocess(inputs)

@@ -64,6 +64,8 @@ def run(
     kept = [name for pattern in ([cache] if isinstance(cache, str) else cache) for name in _matching(pattern, names)]
     changes: dict[str, list[tuple[int | None, Edit]]] = {}
     for pattern, edit in (edits or {}).items():
+        if edit is None:
+            raise TypeError(f"run: edits: {pattern}: None changes nothing; expected a number, an array or a function")
         of_head = _OF_HEAD.fullmatch(pattern)
         head = int(of_head[2]) if of_head else None
         for name in _matching(of_head[1] if of_head else pattern, names):

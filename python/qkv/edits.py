@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _core
+from ._arguments import whole
 
 if TYPE_CHECKING:
     import numpy
@@ -21,20 +22,37 @@ if TYPE_CHECKING:
     Change = Callable[["numpy.ndarray", str], "numpy.ndarray"]
 
 
+def _are_of_one_text(scores: numpy.ndarray, name: str) -> bool:
+    """Queries and keys are the same tokens; those of cross-attention may be as many."""
+    return scores.shape[-1] == scores.shape[-2] and ".cross." not in name
+
+
 def symmetry(t: float) -> Change:
-    """Of "….scores": M_s + t · M_a in place of M, the symmetric part and t times the antisymmetric; 1 leaves them."""
+    """Of "….scores": M_s + t · M_a in place of M, the symmetric part and t times the antisymmetric; 1 leaves them.
+
+    Raises Error for causal or padded texts, where a token may see another that does not see it.
+    """
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
-        if scores.shape[-1] != scores.shape[-2]:
+        import numpy
+
+        if not _are_of_one_text(scores, name):
             raise _core.Error(f"{name}: {list(scores.shape)}: only scores of tokens with each other have a symmetric part")
-        return (1 + t) / 2 * scores + (1 - t) / 2 * scores.swapaxes(-1, -2)
+        mirrored, unseen = scores.swapaxes(-1, -2), numpy.isneginf(scores)
+        if (unseen != unseen.swapaxes(-1, -2)).any():
+            raise _core.Error(f"{name}: a token sees another that does not see it: they have no symmetric part")
+        with numpy.errstate(invalid="ignore"):  # 0 · ∞ of those, which stay unseen
+            mixed = (1 + t) / 2 * scores + (1 - t) / 2 * mirrored
+        return numpy.where(unseen, scores, mixed)
 
     return change
 
 
 def rank(r: int) -> Change:
     """Of "….scores": the best approximation of rank r of each head's scores, up to a constant of each query, which softmax
-    cancels."""
+    cancels. Raises Error for causal or padded texts, some of whose scores are −∞."""
+    if whole("rank", r) < 0:
+        raise _core.Error(f"rank: expected at least 0, got {r}")
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
@@ -82,13 +100,13 @@ def hide(*tokens: int) -> Change:
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
 
-        keys = scores.shape[-1]
+        keys, itself = scores.shape[-1], _are_of_one_text(scores, name)
         for token in tokens:
             if not 0 <= token < keys:
                 raise _core.Error(f"{name}: there are tokens 0 to {keys - 1}, not {token}")
-            own = scores[..., token, token].copy() if scores.shape[-2] == keys else -numpy.inf
+            own = scores[..., token, token].copy() if itself else None
             scores[..., token] = -numpy.inf
-            if scores.shape[-2] == keys:
+            if itself:
                 scores[..., token, token] = own
         return scores
 

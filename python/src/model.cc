@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/open.h"
@@ -29,6 +30,10 @@ constexpr Method kMethods[] = {{"classify", &app::kClassify},      {"classify", 
 
 Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
     : entry_(files.entry()), facts_(files.facts()), info_(files.Info()), threads_(threads) {
+  // They are opened again later, wherever the process is then.
+  for (std::string* const name : {&entry_.path, &entry_.labels}) {
+    if (!name->empty()) *name = std::filesystem::absolute(*name).string();
+  }
   if (const std::string unread = files.UnreadHeads(); !unread.empty()) app::Notify(note, unread);
   const std::string& path = entry_.path;
   if (facts_.is_text()) {

@@ -1,5 +1,6 @@
 """Activations of a pass by name: against the originals, against each other, and changed."""
 
+import shutil
 import warnings
 
 import numpy as np
@@ -180,6 +181,47 @@ def test_a_shared_model_has_symmetric_scores(photos):
     plain = model.run(photos)
     symmetric = model.run(photos, edits={"*.scores": qkv.edits.symmetry(0)})
     np.testing.assert_allclose(symmetric.logits, plain.logits, atol=1e-4)
+
+
+def test_edits_know_which_scores_they_are_for():
+    model = without_tokenizer("text/marian")
+    ids = np.array([[5, 6, 7, 8]])
+    inputs = {"input_ids": ids, "decoder_input_ids": ids}
+    same = model.run(inputs, edits={"encoder.*.scores": qkv.edits.symmetry(1)})
+    np.testing.assert_allclose(same.logits, model.run(inputs).logits, atol=1e-4)
+    hidden = model.run(inputs, cache="*.cross.weights", edits={"*.cross.scores": qkv.edits.hide(2)})
+    assert not hidden["decoder.blocks.0.cross.weights"][..., 2].any()  # token 2 of the target neither
+    with pytest.raises(qkv.Error, match="only scores of tokens with each other"):
+        model.run(inputs, edits={"*.cross.scores": qkv.edits.symmetry(0)})
+    with pytest.raises(qkv.Error, match="no symmetric part"):  # causal
+        model.run(inputs, edits={"decoder.*.attn.scores": qkv.edits.symmetry(1)})
+    with pytest.raises(qkv.Error, match="no symmetric part"):
+        padded = {**inputs, "attention_mask": np.array([[1, 1, 1, 0]])}
+        model.run(padded, edits={"encoder.*.scores": qkv.edits.symmetry(1)})
+
+
+def test_the_files_are_those_that_were_loaded(tmp_path, monkeypatch):
+    for folder, name in (("here", "digits-shared"), ("there", "digits-merged")):
+        shutil.copytree(ROOT / "models" / name, tmp_path / folder / "model")
+    monkeypatch.chdir(tmp_path / "here")
+    model = qkv.load("model")
+    monkeypatch.chdir(tmp_path / "there")
+    pixels = np.random.default_rng(0).random((1, 1, 28, 28), np.float32)
+    np.testing.assert_allclose(model.run(pixels).logits, model.forward(pixels)["logits"], atol=1e-4)
+
+
+def test_what_would_be_left_unread_is_refused(digits, photos):
+    pixels = {"pixels": digits.preprocess(photos)}
+    with pytest.raises(TypeError, match="encoder-decoder of texts"):
+        digits.run(photos, target="seven")
+    with pytest.raises(TypeError, match="beside a dict"):
+        digits.run(pixels, decoder_input_ids=[[1]])
+    with pytest.raises(TypeError, match="give one of them"):
+        digits.run(photos, target="seven", decoder_input_ids=[[1]])
+    with pytest.raises(TypeError, match="None changes nothing"):
+        digits.run(photos, edits={"norm": None})
+    with pytest.raises(qkv.Error, match="at least 0, got -1"):
+        qkv.edits.rank(-1)
 
 
 def test_errors_say_what_there_is(digits, photos):
