@@ -97,7 +97,7 @@ def train(
     """
     given = texts_of("train", settings)
     if model is not None:
-        given["model"] = os.fspath(getattr(model, "path", model))
+        given["model"] = _files_of(model)
     folder = path_of("train: out", out)
     with _ending_together(folder), Listener(on_step, on_evaluation, progress) as listener:
         finished = _core.train(_data(data, validation), folder, given, bool(resume), listener)
@@ -287,6 +287,21 @@ def _text_of(kind: str, value: Any) -> str:
     if hasattr(value, "item"):  # a number of NumPy
         value = value.item()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _files_of(model: str | os.PathLike[str] | Model) -> str:
+    """The files that training starts from, which are read without options of `load`."""
+    from ._model import Model
+
+    if not isinstance(model, Model):
+        return path_of("train: model", model)
+    from ._adapters import source_of
+
+    path, options = source_of(model)
+    lost = set(options) - {"dtype", "threads", "cache", "strict"}
+    if lost:
+        raise _core.Error(f"train: model: training starts from the files of {path}, without {', '.join(sorted(lost))}")
+    return path
 
 
 def _data(data: Any, validation: Labelled | None) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy
 
 from . import _core, _images
-from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, source_of, texts_of, width_of
+from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, texts_of, width_of
 from ._load import load
 from ._model import Model
 
@@ -306,13 +306,9 @@ def _fine_tuned(model: Model, images: list[Any], numbers: list[int], settings: d
     """The files of the model after training, by name. numbers: classes from 0."""
     from . import train
 
-    path, options = source_of(model)
-    lost = set(options) - {"dtype", "threads", "cache"}
-    if lost:
-        raise _core.Error(f"fine_tune: training starts from the files of {path}, without {', '.join(sorted(lost))}")
     with tempfile.TemporaryDirectory(prefix="qkv-") as folder:
         out = os.path.join(folder, "run")
-        train((_for_training(images, folder), numbers), out=out, model=path, progress=False, **settings)
+        train((_for_training(images, folder), numbers), out=out, model=model, progress=False, **settings)
         return {name: Path(out, name).read_bytes() for name in _FILES}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support import environment
+from support import ROOT, environment
 
 import qkv
 
@@ -95,6 +95,18 @@ def test_it_continues_from_a_model(tmp_path):
     wide = np.kron(images, np.ones((1, 4, 4), dtype=np.uint8))[:, 2:30, 2:30]
     run = qkv.train((wide, sides), model="digits-shared", out=tmp_path / "run", epochs=1, batch=8, threads=1)
     assert run.settings["preset"] == "fine-tune" and run.model().info["attention"] == "shared"
+
+
+def test_it_starts_from_what_a_model_was_loaded_from(tmp_path, monkeypatch):
+    images, labels = np.zeros((4, 28, 28), np.uint8), [0, 1, 0, 1]
+    monkeypatch.chdir(ROOT / "models")
+    model, small = qkv.load("./digits-shared"), qkv.load("./digits-shared", size=56)
+    monkeypatch.chdir(tmp_path)
+    qkv.train((images, labels), model=model, out="run", steps=1, batch=2, threads=1, progress=False)
+    with pytest.raises(qkv.Error, match="without size"):
+        qkv.train((images, labels), model=small, out="other", progress=False)
+    with pytest.raises(TypeError, match="train: model: expected a path"):
+        qkv.train((images, labels), model=3, out="other", progress=False)
 
 
 def test_it_is_the_program(tmp_path):
