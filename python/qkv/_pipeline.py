@@ -160,18 +160,18 @@ def _image_segmentation(
     model: Model,
     images: list[Any],
     subtask: Any = None,
-    threshold: float = 0.9,
-    mask_threshold: float = 0.5,
-    overlap_mask_area_threshold: float = 0.5,
+    threshold: float | None = None,
+    mask_threshold: float | None = None,
+    overlap_mask_area_threshold: float | None = None,
 ) -> list[Any]:
     import PIL.Image
 
-    # transformers' thresholds; a model's own task has the engine's.
-    rules: dict[str, Any] = {"task": subtask}
-    if subtask in ("panoptic", "instance"):
-        rules["threshold"] = threshold
+    # A task that is named has transformers' thresholds, a model's own task the engine's.
+    usual: dict[str, float] = {"threshold": 0.9} if subtask in ("panoptic", "instance") else {}
     if subtask == "panoptic":
-        rules |= {"mask_threshold": mask_threshold, "overlap": overlap_mask_area_threshold}
+        usual |= {"mask_threshold": 0.5, "overlap": 0.5}
+    given = {"threshold": threshold, "mask_threshold": mask_threshold, "overlap": overlap_mask_area_threshold}
+    rules = {"task": subtask, **usual, **{name: value for name, value in given.items() if value is not None}}
     return [
         [
             {

@@ -25,6 +25,18 @@ def test_a_model_of_another_kind_is_refused_when_it_is_made(digits, open_model):
         qkv.pipeline("text-generation", open_model("tasks/marian"))
 
 
+def test_thresholds_are_those_that_are_given(digit_photos, open_model):
+    segment = qkv.pipeline("image-segmentation", open_model("segmenter"))
+    counts = set()
+    for threshold in (0.0, 0.5, 0.99):
+        labels = [one["label"] for one in segment(digit_photos[0], threshold=threshold)]
+        assert labels == [one.label for one in segment.model.segment(digit_photos[0], threshold=threshold)]
+        counts.add(len(labels))
+    assert len(counts) > 1
+    with pytest.raises(qkv.Error, match="threshold is for instances"):
+        segment(digit_photos[0], subtask="semantic", threshold=0.5)
+
+
 @pytest.mark.parametrize("device", [None, -1, "cpu"])
 def test_the_cpu_is_the_device(device, digits):
     assert qkv.pipeline("image-classification", digits, device=device)
