@@ -278,14 +278,14 @@ def texts_of(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text_of(kind: str, value: Any) -> str:
+    if hasattr(value, "item") and not getattr(value, "ndim", 0):  # a number of NumPy
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     if kind in ("size", "floats") and isinstance(value, Iterable) and not isinstance(value, str):
         return ("x" if kind == "size" else ",").join(_text_of("", one) for one in value)
     if kind == "int" and isinstance(value, float) and value.is_integer():
         return str(int(value))
-    if hasattr(value, "item"):  # a number of NumPy
-        value = value.item()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
@@ -315,9 +315,13 @@ def _data(data: Any, validation: Labelled | None) -> Any:
         splits.append(("val", *_labelled("validation", validation)))
     whole = all(isinstance(label, int) for _, labels, _ in splits for label in labels)
     classes = sorted({label for _, labels, _ in splits for label in labels}, key=None if whole else str)
+    names = [str(label) for label in classes]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise _core.Error(f"train: labels {classes[names.index(name)]!r} and {classes[i]!r}: two classes of one name")
     index = {label: i for i, label in enumerate(classes)}
     numbered = [(name, [index[label] for label in labels], images) for name, labels, images in splits]
-    return [str(label) for label in classes], numbered
+    return names, numbered
 
 
 def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
@@ -325,7 +329,10 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise TypeError(f"train: {name}: expected a path or (images, labels), got a {type(data).__name__}")
     images, labels = data
-    labels = [label.item() if hasattr(label, "item") else label for label in labels]
+    labels = [label.item() if hasattr(label, "item") and not getattr(label, "ndim", 0) else label for label in labels]
+    for i, label in enumerate(labels):
+        if not isinstance(label, (int, float, str)) or label != label:
+            raise TypeError(f"train: {name}: label {i}: expected a number or name of a class, got {label!r:.60}")
     if len(images) != len(labels):
         raise _core.Error(f"train: {name}: {len(images)} images and {len(labels)} labels")
     if all(isinstance(image, (str, os.PathLike)) for image in images):

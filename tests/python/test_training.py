@@ -316,6 +316,9 @@ def test_wrong_settings_are_named(error, text, arguments, tmp_path):
     [
         (qkv.Error, "no /nowhere", "/nowhere"),
         (qkv.Error, "3 images and 1 labels", (draw(3, 0)[0], ["left"])),
+        (qkv.Error, "labels 0 and '0': two classes of one name", (draw(3, 0)[0], [0, "0", 1])),
+        (TypeError, "label 1: expected a number or name of a class, got None", (draw(3, 0)[0], [0, None, 1])),
+        (TypeError, "label 0: expected a number", (draw(2, 0)[0], np.eye(2))),
         (TypeError, r"uint8 \[images, height, width\]", (np.zeros((3, 8, 8)), [0, 1, 1])),
         (TypeError, "expected a path or", np.zeros((3, 8, 8))),
         (qkv.Error, "fewer than two", (draw(3, 0)[0], ["left"] * 3)),
@@ -325,6 +328,11 @@ def test_wrong_data_is_named(error, text, data, tmp_path):
     with pytest.raises(error, match=text):
         qkv.train(data, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_may_be_of_numpy(tmp_path):
+    run = qkv.train(draw(12, 0), out=tmp_path / "run", steps=np.int64(1), qkv_bias=np.bool_(False), **SMALL)
+    assert run.settings["steps"] == "1" and run.settings["qkv_bias"] == "false"
 
 
 def test_a_run_is_not_overwritten(run):
