@@ -88,13 +88,14 @@ class _Recorder:
             what = "pca" if view == "colours" else view
             return self._try(asked, [("tokens", {"block": block, "what": what}) for block in blocks])
         if view == "heads":
-            self._ask("heads", {"model": _MODEL})
+            return self._try(asked, [("heads", {})], of_image=False)
         return True
 
-    def _try(self, asked: bool, requests: list[tuple[str, dict[str, Any]]]) -> bool:
+    def _try(self, asked: bool, requests: list[tuple[str, dict[str, Any]]], of_image: bool = True) -> bool:
+        common = self._common if of_image else {"model": _MODEL}
         try:
             for name, more in requests:
-                self._ask(name, {**self._common, **more})
+                self._ask(name, {**common, **more})
         except _core.Error:
             if asked:
                 raise

@@ -114,7 +114,7 @@ def test_any_image_is_explored(digits, seven):
         assert digits.explore(image, views=["attention"]).views == ("attention",)
 
 
-@pytest.mark.parametrize("name", ["hf_beit", "hf_dinov2", "hf_mae", "hf_yolos"])
+@pytest.mark.parametrize("name", ["hf_beit", "hf_dinov2", "hf_mae", "hf_yolos", "timm_differential"])
 def test_models_without_a_view_leave_it_out(name, open_model):
     model = open_model(name)
     page = model.explore(np.random.default_rng(0).integers(0, 255, (40, 50, 3)).astype(np.uint8))
