@@ -224,6 +224,7 @@ class Model(ImageMethods, TextMethods):
     def activations(self) -> list[str]:
         """Names of what a pass computes, in its order: "embed"; of each block "blocks.0.resid_pre", "….norm1", "….attn.q", k,
         v, scores, weights, heads and out, "….resid_mid", "….norm2", "….mlp.hidden", "….mlp.out", "….resid_post"; "norm".
+        Of differential attention q, k and scores have the heads of the first map, then those of the second.
         """
         names: list[str] = self._core.activations
         return names

@@ -377,21 +377,36 @@ void AttendForTap(const AttentionLayer<T>& layer, const Operands<T>& operands, c
   tap("heads", heads);
 }
 
-// Queries, keys and values as a probe leaves them: copied if it asks for them, since some share memory.
+// Copies [B, H, N, E] between views of any strides but a dense last axis.
 template <typename T>
-void ShowOperands(const Tap<T>& tap, Operands<T>* operands, Arena& arena) {
-  const auto show = [&](std::string_view name, View<const T>* operand) {
-    if (!tap.Wants(name)) return;
-    const View<T> own = arena.New<T>(operand->shape());
-    for (int64_t b = 0; b < own.dim(0); ++b) {
-      for (int64_t h = 0; h < own.dim(1); ++h) {
-        for (int64_t n = 0; n < own.dim(2); ++n) std::copy_n(operand->at(b, h, n), own.dim(3), own.at(b, h, n));
-      }
+void CopyHeads(View<const T> from, View<T> to) {
+  for (int64_t b = 0; b < to.dim(0); ++b) {
+    for (int64_t h = 0; h < to.dim(1); ++h) {
+      for (int64_t n = 0; n < to.dim(2); ++n) std::copy_n(from.at(b, h, n), to.dim(3), to.at(b, h, n));
     }
-    tap(name, own);
+  }
+}
+
+// Queries, keys and values as a probe leaves them: copied if it asks for them, since some share memory. Those of two
+// maps are shown as heads of their own, as their scores are: a change of features within a head then keeps to its map.
+template <typename T>
+void ShowOperands(const Tap<T>& tap, int64_t maps, Operands<T>* operands, Arena& arena) {
+  const auto show = [&](std::string_view name, View<const T>* operand, int64_t parts) {
+    if (!tap.Wants(name)) return;
+    const int64_t B = operand->dim(0), H = operand->dim(1), N = operand->dim(2), e = operand->dim(3) / parts;
+    const View<T> shown = arena.New<T>({B, parts * H, N, e});
+    for (int64_t i = 0; i < parts; ++i) {
+      CopyHeads<T>(operand->slice(3, i * e, (i + 1) * e), shown.slice(1, i * H, (i + 1) * H));
+    }
+    tap(name, shown);
+    View<T> own = shown;
+    if (parts > 1) own = arena.New<T>(operand->shape());
+    for (int64_t i = 0; i < parts && parts > 1; ++i) {
+      CopyHeads<T>(shown.slice(1, i * H, (i + 1) * H), own.slice(3, i * e, (i + 1) * e));
+    }
     *operand = own;
   };
-  show("q", &operands->query), show("k", &operands->key), show("v", &operands->value);
+  show("q", &operands->query, maps), show("k", &operands->key, maps), show("v", &operands->value, 1);
 }
 
 // Computes the requested weights: those of the layer's map, or the difference of two.
@@ -516,7 +531,7 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   }
   if (absorbed) options.bf16 = false;
   const Tap<T> tap{context.probe, {context.block, "attn."}};
-  ShowOperands(tap, &operands, arena);
+  ShowOperands(tap, layer.maps(), &operands, arena);
   WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
@@ -563,7 +578,7 @@ void CrossAttentionForward(const Input<T>& x, const CachedRows<T>& source, const
   const bool all = !context.requests.empty() || tap.Wants("scores") || tap.Wants("weights");
   const int64_t tokens = all ? source.value.dim(2) : source.tokens();
   Recall(layer, source, tokens, &operands.key, &operands.value);
-  ShowOperands(tap, &operands, arena);
+  ShowOperands(tap, layer.maps(), &operands, arena);
   attention::Options<T> options = MakeAttentionOptions(layer, context);
   if (!source.even() || source.tokens() < tokens) options.key_lengths = source.lengths;
   if (context.cross_weights && context.cross_weights->Replaces(context.block)) {

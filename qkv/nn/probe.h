@@ -30,8 +30,9 @@ struct Site {
 ///   attn.heads                        [B, H, N, E]  sums of values
 ///   attn.out, mlp.out                 [B, N, D]     what the layer adds to the tokens
 ///   mlp.hidden                        [B, N, M]     after the activation or gate
-/// and those of cross-attention as those of attention. Of two maps (AttentionConfig::maps) the scores are
-/// [B, 2 · H, N, N], those of the first map before those of the second.
+/// and those of cross-attention as those of attention. Of two maps (AttentionConfig::maps) each has queries, keys and
+/// scores of its own: [B, 2 · H, N, r / 2], [B, 2 · G, N, r / 2] and [B, 2 · H, N, N], those of the first map before
+/// those of the second.
 template <typename T>
 class Probe {
  public:

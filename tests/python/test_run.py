@@ -200,6 +200,18 @@ def test_edits_know_which_scores_they_are_for():
         model.run(padded, edits={"encoder.*.scores": qkv.edits.symmetry(1)})
 
 
+def test_two_maps_have_queries_and_keys_of_their_own():
+    model, stored = without_tokenizer("timm_differential"), expected("timm_differential")
+    plain = model.run(stored["pixels"], cache="blocks.0.*")
+    q, k, scores = (plain[f"blocks.0.attn.{name}"] for name in ("q", "k", "scores"))
+    assert q.shape[1] == k.shape[1] == scores.shape[1] == 2 * plain["blocks.0.attn.weights"].shape[1]
+    np.testing.assert_allclose(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]), scores, atol=1e-5)
+    query, key = qkv.edits.gauge()
+    gauged = model.run(stored["pixels"], cache="*.scores", edits={"*.q": query, "*.k": key})
+    np.testing.assert_allclose(gauged["blocks.0.attn.scores"], scores, atol=1e-4)
+    np.testing.assert_allclose(gauged.logits, plain.logits, atol=1e-3)
+
+
 def test_the_files_are_those_that_were_loaded(tmp_path, monkeypatch):
     for folder, name in (("here", "digits-shared"), ("there", "digits-merged")):
         shutil.copytree(ROOT / "models" / name, tmp_path / folder / "model")
