@@ -55,7 +55,10 @@ app::ActivationRequest AskedActivations::For(const Model& model, Call& call) con
 }
 
 void BindActivations(ModelClass& model) {
-  model.def_prop_ro("activations", [](const Model& self) { return app::ActivationNames(self.facts()); })
+  const auto names = [](const Model& self) {
+    return app::kCaptureTensors.has(self.facts()) ? app::ActivationNames(self.facts()) : std::vector<std::string>();
+  };
+  model.def_prop_ro("activations", names)
       .def("as_stored", &AsStored, "The same model without what loading folds and merges, in float32.");
 }
 

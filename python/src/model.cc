@@ -72,6 +72,7 @@ std::vector<std::string_view> Model::Methods() const {
       names.push_back(method.name);
     }
   }
+  if (bytes_) names.push_back("generate");
   return names;
 }
 

@@ -130,6 +130,7 @@ def test_a_text_is_learned_and_continued(tmp_path):
     run = qkv.train(tmp_path / "text.txt", out=tmp_path / "run", batch=8, **SHORT)
     assert run.best["perplexity"] < 256
     model = run.model()
+    assert model.abilities == ["generate"] and model.activations == []
     text = model.generate("the ", max_new_tokens=30, seed=3)
     assert text.tokens == 30 and not text.ended
     assert "".join(model.generate("the ", max_new_tokens=30, seed=3, stream=True)) == text
@@ -139,6 +140,7 @@ def test_a_text_is_learned_and_continued(tmp_path):
     with pytest.raises(qkv.Error, match="writes bytes, drawn one by one"):
         model.generate("the ", num_beams=2)
     task = qkv.train("task:copy", out=tmp_path / "task", **SHORT).model()
+    assert task.abilities == []
     with pytest.raises(qkv.Error, match="generate: .*task"):
         task.generate("a")
 
