@@ -4,8 +4,8 @@
     ...     features = model(pixels)    # its calls of scaled_dot_product_attention are qkv's
 
 The operators are torch.ops.qkv.attention and its gradient, with shapes for torch.compile. PyTorch's own function is as fast
-where its fused kernel applies (long sequences without a mask); qkv's gains with float masks, biases, sinks, soft caps, windows
-and key lengths, which PyTorch computes through the whole matrix of weights.
+where its fused kernel applies, without a mask, and whole models of some 200 tokens take the same time with both. qkv's gains
+with float masks, biases, sinks, soft caps, windows and key lengths, which PyTorch computes through the whole matrix of weights.
 """
 
 from __future__ import annotations
