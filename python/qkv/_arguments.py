@@ -32,7 +32,10 @@ def positive(name: str, value: Any) -> int:
 def whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected a whole number, got {value!r}")
-    number: int = value.__index__()
+    try:
+        number: int = value.__index__()
+    except TypeError:  # an array of several
+        raise TypeError(f"{name}: expected a whole number, got {value!r}") from None
     if not -(2**31) <= number < 2**31:
         raise _core.Error(f"{name}: {number} is out of range")
     return number
@@ -41,7 +44,13 @@ def whole(name: str, value: Any) -> int:
 def number(name: str, value: Any) -> float:
     if isinstance(value, (bool, str)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name}: expected a number, got {value!r}")
-    return float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # an array of several; RuntimeError: PyTorch's
+        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+    if number != number:
+        raise _core.Error(f"{name}: expected a number, got {number}")
+    return number
 
 
 def number_or_none(name: str, value: Any) -> float | None:
@@ -130,13 +139,20 @@ def one_or_all(results: Any, single: bool) -> Any:
     return results[0]
 
 
+def require_dense(name: str, tensor: Any) -> None:
+    """Throws TypeError for a tensor of PyTorch that is sparse, or not on the CPU."""
+    if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
+        raise TypeError(f"{name} is on {tensor.device}; qkv computes on the CPU: give {name}.cpu()")
+    if str(getattr(tensor, "layout", "")).startswith("torch.sparse"):
+        raise TypeError(f"{name} is {tensor.layout}, expected a dense array: give {name}.to_dense()")
+
+
 def array(name: str, values: Any, dtype: Any) -> Any:
     """A contiguous array of this type; a tensor of PyTorch as it is if it is on the CPU and has no gradient."""
     import numpy
 
     if hasattr(values, "numpy") and hasattr(values, "detach"):
-        if values.device.type != "cpu":
-            raise TypeError(f"{name} is on {values.device}; qkv computes on the CPU: give {name}.cpu()")
+        require_dense(name, values)
         values = values.detach()
         values = (values.float() if values.is_floating_point() else values).numpy()
     try:

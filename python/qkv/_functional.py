@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from . import _core
-from ._arguments import boolean, number, whole
+from ._arguments import array as array_of, boolean, number, require_dense, whole
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -99,7 +99,7 @@ def attention(
     enable_gqa: H may be a multiple of H_kv.
     softcap: scores become softcap · tanh(scores / softcap); 0: off.
     window: a query sees so many keys before it and, with (left, right), after it; −1: no limit.
-    lengths: [B], the number of keys of each batch entry.
+    lengths: [B], the number of keys of each batch entry; a list too.
     sinks: [H], a learned score of each head that has no value.
     first_position: added to the positions of the queries.
 
@@ -121,8 +121,8 @@ def attention(
     try:
         return _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, lengths, sinks, first_position,
                      return_weights, return_lse)  # fmt: skip
-    except (TypeError, AttributeError) as error:
-        _require_types({"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "lengths": lengths, "sinks": sinks}, scale,
+    except (TypeError, AttributeError, RuntimeError) as error:  # RuntimeError: PyTorch's, of sparse tensors
+        _require_types({"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "lengths": _lengths(lengths), "sinks": sinks}, scale,
                        softcap, first_position, {"return_weights": return_weights, "return_lse": return_lse})  # fmt: skip
         if not (isinstance(return_weights, bool) and isinstance(return_lse, bool)):  # NumPy's
             return attention(q, k, v, mask=mask, bias=bias, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa,
@@ -151,6 +151,7 @@ def attention_backward(
 ) -> AttentionGradient:
     """The gradient of `attention` with the same arguments. out, lse: its results (return_lse=True); dout: the gradient of
     the loss with respect to out. Memory does not grow with N_q · N_k. Arrays are of the library of q."""
+    lengths = _lengths(lengths)
     _require_types({"q": q, "k": k, "v": v, "out": out, "lse": lse, "dout": dout, "mask": mask, "bias": bias,
                     "lengths": lengths, "sinks": sinks}, scale, softcap, first_position, {})  # fmt: skip
     mask, bias = _mask_and_bias(mask, bias)
@@ -178,6 +179,7 @@ def _require_types(arrays: dict[str, Any], scale: Any, softcap: Any, first_posit
             raise TypeError(
                 f"attention: {name} is a {type(array).__name__}; expected an array of numbers by NumPy, PyTorch or JAX"
             )
+        require_dense(name, array)
     if scale is not None:
         number("attention: scale", scale)
     number("attention: softcap", softcap)
@@ -191,6 +193,7 @@ def _call(q, k, v, mask, bias, is_causal, scale, enable_gqa, softcap, window, le
     wrap = _library(q)
     q, k, v, mask, bias, lead = _operands(q, k, v, mask, bias, enable_gqa)
     left, right = (-1, -1) if window is None else _window(window)
+    lengths = _lengths(lengths)
     result = _core.attention(
         q, k, v, bias, mask, lengths, sinks, 0.0 if scale is None else _scale(scale), softcap,
         0 if is_causal is False else _causal(is_causal), left, right, first_position, return_weights, return_lse,
@@ -300,6 +303,10 @@ def _mask_and_bias(mask: Any, bias: Any) -> tuple[Any, Any]:
     """A mask of floats is added to the scores, as in PyTorch."""
     if mask is None or str(mask.dtype).endswith("bool"):
         return mask, bias
+    if "float" not in str(mask.dtype):
+        raise _core.Error(
+            f"attention: mask: expected bool, true where attention is allowed, or floats, which are added; got {mask.dtype}"
+        )
     return None, mask if bias is None else bias + mask
 
 
@@ -310,12 +317,21 @@ def _over_keys(x: Any, k: Any) -> Any:
     return _namespace(x).broadcast_to(x, (*x.shape[:-1], k.shape[-2]))
 
 
+def _lengths(lengths: Any) -> Any:
+    """A list as an array."""
+    if not isinstance(lengths, (list, tuple)):
+        return lengths
+    import numpy
+
+    return array_of("attention: lengths", lengths, numpy.int64)
+
+
 def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
     if window is None:
         return -1, -1
     if hasattr(window, "__index__"):
         return whole("attention: window", window), -1
-    if not isinstance(window, tuple) or len(window) != 2:
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise TypeError(f"attention: window: expected a number of keys or (left, right), got {window!r}")
     return whole("attention: window", window[0]), whole("attention: window", window[1])
 

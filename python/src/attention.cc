@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -83,6 +84,9 @@ void Read(const Array& q, const Array& k, const Array& v, const Extras& extras, 
   in.q = Operand<T>(q, "q"), in.k = Operand<T>(k, "k"), in.v = Operand<T>(v, "v");
   in.q4 = WithFourAxes(in.q.view(), "q", q.ndim()), in.k4 = WithFourAxes(in.k.view(), "k", q.ndim());
   in.v4 = WithFourAxes(in.v.view(), "v", q.ndim());
+  Require(std::isfinite(extras.scale), "attention: scale: expected a finite number, got {}", extras.scale);
+  Require(std::isfinite(extras.soft_cap) && extras.soft_cap >= 0,
+          "attention: softcap: expected a finite number from 0 on (0: off), got {}", extras.soft_cap);
   attention::Options<T>& options = in.options;
   options.scale = static_cast<T>(extras.scale);
   options.soft_cap = static_cast<T>(extras.soft_cap);

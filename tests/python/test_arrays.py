@@ -90,3 +90,18 @@ def test_a_library_that_only_knows_dlpack():
     q, k, v = values()
     out = qkv.attention(Other(q), Other(k), Other(v))
     np.testing.assert_array_equal(out, qkv.attention(q, k, v))
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "mask", "bias", "lengths", "sinks"])
+def test_tensors_that_cannot_be_read_say_what_to_do(name):
+    torch = pytest.importorskip("torch")
+    x = torch.ones(1, 1, 2, 2)
+    given = {"q": x, "k": x, "v": x, name: torch.ones(2, 2, dtype=torch.bool if name == "mask" else None)}
+    for tensor, advice in (
+        (given[name].to("meta").expand(1, 1, 2, 2), rf"{name} is on meta; .* give {name}.cpu\(\)"),
+        (given[name].to_sparse(), rf"{name} is torch.sparse_coo, .* give {name}.to_dense\(\)"),
+    ):
+        with pytest.raises(TypeError, match=advice):
+            qkv.attention(**{**given, name: tensor})
+    with pytest.raises(TypeError, match="w_q is on meta"):
+        qkv.qk.merge(torch.ones(2, 2, device="meta"), torch.ones(2, 2), heads=1)

@@ -194,6 +194,17 @@ def test_read_only_arrays_are_read():
         (lambda x: qkv.attention(x, x, x[:, :, :3]), qkv.Error, "attention"),
         (lambda x: qkv.attention(np.repeat(x, 2, 1), x, x), qkv.Error, "enable_gqa"),
         (lambda x: qkv.attention(x, x, x, scale=0.0), qkv.Error, "scale"),
+        (lambda x: qkv.attention(x, x, x, scale=np.nan), qkv.Error, "scale: expected a finite"),
+        (lambda x: qkv.attention(x, x, x, scale=-np.inf), qkv.Error, "scale: expected a finite"),
+        (lambda x: qkv.attention(x, x, x, scale=10**400), TypeError, "scale"),
+        (lambda x: qkv.attention(x, x, x, softcap=-1.0), qkv.Error, "softcap: expected a finite number from 0 on"),
+        (lambda x: qkv.attention(x, x, x, softcap=np.nan), qkv.Error, "softcap"),
+        (lambda x: qkv.attention_backward(x, x, x, x, x[..., 0], x, softcap=np.inf), qkv.Error, "softcap"),
+        (lambda x: qkv.attention(x, x, x, mask=np.ones((5, 5), int)), qkv.Error, "mask: expected bool.* got int64"),
+        (lambda x: qkv.attention(x, x, x, mask=np.ones((5, 5), np.uint8)), qkv.Error, "mask"),
+        (lambda x: qkv.attention(x, x, x, lengths=[1]), qkv.Error, "lengths"),
+        (lambda x: qkv.attention(x, x, x, lengths=[1.5, 2]), TypeError, "lengths: expected whole numbers"),
+        (lambda x: qkv.attention(x, x, x, lengths=[None, 2]), TypeError, "lengths"),
         (lambda x: qkv.attention(x, x, x, is_causal="left"), qkv.Error, "bottom_right"),
         (lambda x: qkv.attention(x, x, x, mask=np.ones((7, 7), bool)), qkv.Error, "mask"),
         (lambda x: qkv.attention(x, x, x, lengths=np.array([99, 1])), qkv.Error, "lengths"),
@@ -204,6 +215,15 @@ def test_read_only_arrays_are_read():
 def test_what_does_not_fit_is_said(call, error, text):
     with pytest.raises(error, match=text):
         call(np.ones((2, 2, 5, 4), np.float32))
+
+
+def test_lengths_and_windows_may_be_lists():
+    x = np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype(np.float32)
+    lengths = np.array([1, 4])
+    out, lse = qkv.attention(x, x, x, lengths=lengths, window=(1, 0), return_lse=True)
+    np.testing.assert_array_equal(qkv.attention(x, x, x, lengths=[1, 4], window=[1, 0]), out)
+    gradients = (qkv.attention_backward(x, x, x, out, lse, x, lengths=some, window=(1, 0)) for some in (lengths, [1, 4]))
+    np.testing.assert_array_equal(*(gradient.q for gradient in gradients))
 
 
 @pytest.mark.parametrize("window", [(2, 0, 1), "wide", 1.5])
