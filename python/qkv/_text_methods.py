@@ -166,7 +166,7 @@ class TextMethods:
         if isinstance(a, str) or isinstance(b, str):
             raise TypeError("similarity: compares vectors: similarity(model.encode(a), model.encode(b))")
         a, b = (numpy.atleast_2d(array("vectors", vectors, numpy.float32)) for vectors in (a, b))
-        if a.ndim > 2 or b.ndim > 2 or a.shape[1] != b.shape[1]:
+        if a.ndim > 2 or b.ndim > 2 or a.shape[1] != b.shape[1] or not a.shape[1]:
             raise _core.Error(f"similarity: vectors {list(a.shape)} and {list(b.shape)}, expected rows of one width")
         name = self._sentence_settings.get("similarity_fn_name") or "cosine"
         if name == "cosine":
@@ -192,6 +192,9 @@ class TextMethods:
             raise TypeError("decode: expected ids, got a text; model.tokenize makes ids of it")
         if not isinstance(ids, Iterable):
             raise TypeError(f"decode: expected a list of ids, got a {type(ids).__name__}")
+        nested = isinstance(ids, (list, tuple)) and any(isinstance(one, (list, tuple)) for one in ids)
+        if nested or getattr(ids, "ndim", 1) != 1:
+            raise TypeError("decode: expected the ids of one text, [tokens]; for several call it for each")
         listed = [whole("decode: ids", one) for one in ids]
         written: str = self._core.decode(listed, not boolean("skip_special_tokens", skip_special_tokens))
         return written
@@ -265,13 +268,13 @@ class TextMethods:
         tools: descriptions of functions in JSON Schema, for templates that take them. The rest is as of `generate`.
         Needs the package jinja2.
         """
-        if "generate" not in self._core.methods:
-            self._continue("chat", "", False, False, None, {})  # says which models can
         prompt = self.chat_prompt(messages, tools=tools)  # with its special tokens
         return self._continue("chat", prompt, False, stream, stop, generation)
 
     def chat_prompt(self, messages: Sequence[Message], *, tools: Sequence[Any] | None = None) -> str:
         """What `chat` gives the model to continue: transformers' apply_chat_template(…, add_generation_prompt=True)."""
+        if "generate" not in self._core.methods:
+            self._continue("chat", "", False, False, None, {})  # says which models can
         return _chat.render(self._chat_files, messages, tools)
 
     @functools.cached_property
@@ -293,8 +296,8 @@ class TextMethods:
     ) -> Any:
         chosen, ends = choices(work, generation), stops(stop)
         if boolean("stream", streaming):
-            return stream(lambda show: self._core.continue_text(prompt, special, chosen, ends, show))
-        return Text.of(self._core.continue_text(prompt, special, chosen, ends, None))
+            return stream(lambda show: self._core.continue_text(work, prompt, special, chosen, ends, show))
+        return Text.of(self._core.continue_text(work, prompt, special, chosen, ends, None))
 
     @overload
     def translate(  # type: ignore[overload-overlap]

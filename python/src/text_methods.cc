@@ -117,9 +117,10 @@ std::function<bool(std::string_view)> ShowBy(nb::handle show, std::optional<nb::
 }
 
 // special: whether the tokenizer adds its special tokens. The text ends where one of `stops` begins.
-nb::object Continue(const Model& model, const std::string& prompt, bool special, const nb::dict& choices,
-                    const std::vector<std::string>& stops, const nb::object& show) {
-  const app::LanguageModel* const language = model.bytes() ? nullptr : &model.Language("generate", app::kContinueText);
+nb::object Continue(const Model& model, const std::string& work, const std::string& prompt, bool special,
+                    const nb::dict& choices, const std::vector<std::string>& stops, const nb::object& show) {
+  const app::LanguageModel* const language =
+      model.bytes() ? nullptr : &model.Language(work.c_str(), app::kContinueText);
   std::optional<nb::python_error> error;
   Call call(model.threads());
   std::vector<int32_t> ids;
@@ -224,7 +225,8 @@ void BindTexts(ModelClass& model) {
   model.def("embed_texts", &EmbedTexts, "texts"_a, "prompt"_a.none(), "[texts, width]");
   model.def("tokenize", &Tokenize, "texts"_a, "Ids of each text as the model reads them.");
   model.def("decode", &Decode, "ids"_a, "special_tokens"_a, "The text of ids.");
-  model.def("continue_text", &Continue, "prompt"_a, "add_special_tokens"_a, "choices"_a, "stops"_a, "show"_a.none());
+  model.def("continue_text", &Continue, "work"_a, "prompt"_a, "add_special_tokens"_a, "choices"_a, "stops"_a,
+            "show"_a.none());
   model.def("rewrite", &Rewrite, "texts"_a, "task"_a, "prefix"_a.none(), "choices"_a, "batch"_a, "cut"_a,
             "progress"_a.none());
   model.def(

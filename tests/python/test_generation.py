@@ -47,23 +47,23 @@ def test_max_length_counts_the_prompt(gpt2, prompt, open_model):
 def test_ids_are_decoded(gpt2, prompt, open_model):
     ids = gpt2.tokenize(prompt)[0]
     assert gpt2.decode(ids) == prompt and gpt2.decode(np.array(ids)) == prompt
-    assert gpt2.decode([]) == ""
+    assert gpt2.decode([]) == "" and gpt2.decode(list(np.array(ids))) == prompt
     bert = open_model("tasks/bert")
     (ids,) = bert.tokenize("a cat")
     assert bert.decode(ids) in bert.decode(ids, skip_special_tokens=False) != bert.decode(ids)
     assert open_model("towers/clip").decode(open_model("towers/clip").tokenize("a cat")[0]).strip() == "a cat"
-    for wrong in ("text", 5, ["a"], [[1]], [0.5], [2**40], [10**6]):
+    for wrong in ("text", 5, ["a"], [[1]], np.ones((2, 3), int), np.array(1), [0.5], [2**40], [10**6]):
         with pytest.raises((TypeError, qkv.Error)):
             gpt2.decode(wrong)
 
 
 def test_models_that_do_not_write_do_not_chat(digits, tmp_path, monkeypatch):
-    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "another model\'s"}')
+    (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {"query": "another model\'s"}}')
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(qkv.Error, match="expected a decoder"):
-        digits.chat([{"role": "user", "content": "Hello"}])
-    with pytest.raises(qkv.Error, match="no chat template"):
-        digits.chat_prompt([{"role": "user", "content": "Hello"}])
+    assert digits.prompts == {}
+    for ask in (digits.chat, digits.chat_prompt):
+        with pytest.raises(qkv.Error, match="chat: .*expected a decoder"):
+            ask([{"role": "user", "content": "Hello"}])
 
 
 def test_a_text_model_without_a_template_does_not_chat(gpt2):
