@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable, Mapping, Set, Sized
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Set, Sized
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
 
 if TYPE_CHECKING:
     from ._types import FloatArray
+
+_Class = TypeVar("_Class")
+_TAKES_KEYWORDS = 8  # inspect.CO_VARKEYWORDS, without the import of inspect
 
 
 def did_you_mean(work: str, name: str, known: Iterable[str]) -> str:
@@ -20,6 +25,36 @@ def did_you_mean(work: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     advice = f"did you mean {near[0]}=?" if near else f"there are {', '.join(names)}"
     return f"{work}: there is no {name}=; {advice}"
+
+
+def suggest_keywords(*further: str) -> Callable[[type[_Class]], type[_Class]]:
+    """A class whose public methods answer an unknown keyword with the nearest that they have, and errors of Python with
+    the name of this class, whatever class a method is inherited from. further: what **generation stands for."""
+
+    def decorated(cls: type[_Class]) -> type[_Class]:
+        for base in cls.__mro__[:-1]:
+            for name, member in list(vars(base).items()):
+                if isinstance(member, FunctionType) and not name.startswith("_") and getattr(cls, name) is member:
+                    member.__qualname__ = f"{cls.__name__}.{name}"
+                    setattr(cls, name, _suggesting(member, further))
+        return cls
+
+    return decorated
+
+
+def _suggesting(method: FunctionType, further: tuple[str, ...]) -> Callable[..., Any]:
+    code = method.__code__
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    known = dict.fromkeys((*names, *further) if code.co_flags & _TAKES_KEYWORDS else names)
+
+    @functools.wraps(method)
+    def checked(*given: Any, **keywords: Any) -> Any:
+        if not keywords.keys() <= known.keys():
+            unknown = next(name for name in keywords if name not in known)
+            raise TypeError(did_you_mean(method.__name__, unknown, known))
+        return method(*given, **keywords)
+
+    return checked
 
 
 def positive(name: str, value: Any) -> int:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arguments import number, path, positive, text
+from ._arguments import number, path, positive, suggest_keywords, text
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -43,6 +43,7 @@ class Attention:
         return name
 
 
+@suggest_keywords()
 class ImageAttention(Attention):
     """The attention of an image. Keys are `prefix` tokens (class token, registers), then patches row by row."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arguments import boolean, did_you_mean, number, positive, text, whole
+from ._arguments import boolean, number, positive, text, whole
 
 if TYPE_CHECKING:
     from ._types import Generation
@@ -32,9 +32,6 @@ NAMES: tuple[str, ...] = (*_SETTINGS, "do_sample")
 def choices(work: str, generation: Generation) -> dict[str, Any]:
     """Keywords in transformers' words as the engine's choices."""
     given: dict[str, Any] = {key: value for key, value in generation.items() if value is not None}
-    for key in given:
-        if key not in NAMES:
-            raise TypeError(did_you_mean(work, key, NAMES))
     if "do_sample" in given:
         if boolean("do_sample", given.pop("do_sample")):
             given.setdefault("temperature", 1.0)

@@ -9,9 +9,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _core, _images
-from ._arguments import array, boolean, number, text, text_or_none, texts, whole
+from ._arguments import array, boolean, number, suggest_keywords, text, text_or_none, texts, whole
 from ._attention import ImageAttention, TextAttention
-from ._generation import choices
+from ._generation import NAMES, choices
 from ._image_methods import ImageMethods
 from ._run import Run, run
 from ._text_methods import TextMethods
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     _Blocks = int | Iterable[int] | Literal["all"] | str | None
 
 
+@suggest_keywords(*NAMES)
 class Model(ImageMethods, TextMethods):
     """A model in memory. Several threads may use one; their calls take turns, each with all of its cores.
 

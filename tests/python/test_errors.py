@@ -1,5 +1,6 @@
 """Bad input gives qkv.Error or TypeError with a message that says what to do, and never ends the interpreter."""
 
+import inspect
 import pickle
 import re
 import warnings
@@ -239,6 +240,30 @@ def test_wrong_arguments_of_methods(name, method, given, message, open_model):
         assert message in str(raised.value)
     if not isinstance(raised.value, TypeError):
         assert "std::" not in str(raised.value)
+
+
+def test_unknown_keywords_are_answered_with_the_nearest(digits):
+    methods = [getattr(digits, name) for name in dir(qkv.Model) if not name.startswith("_")
+               and inspect.isfunction(getattr(qkv.Model, name))]  # fmt: skip
+    assert {"classify", "encode", "attend", "chat", "explore", "iter_embed"} <= {one.__name__ for one in methods}
+    for method in [*methods, digits.attend(GREY).png]:
+        for name, parameter in inspect.signature(method).parameters.items():
+            known = "num_beams" if parameter.kind == parameter.VAR_KEYWORD else name
+            with pytest.raises(TypeError) as raised:
+                method(**{known + "x": 1})
+            assert str(raised.value) == f"{method.__name__}: there is no {known}x=; did you mean {known}=?"
+    with pytest.raises(TypeError, match="there is no layer=; did you mean layers=?"):
+        digits.attend(GREY, layer=1)
+    with pytest.raises(TypeError, match="there are images, top, "):
+        digits.classify(GREY, zzzzz=1)
+
+
+def test_errors_of_python_name_the_class_that_people_know(digits):
+    for method in (digits.classify, digits.encode, digits.attend):
+        with pytest.raises(TypeError, match=rf"^Model\.{method.__name__}\(\) missing 1"):
+            method()
+        with pytest.raises(TypeError, match=rf"^Model\.{method.__name__}\(\) takes "):
+            method(*range(9))
 
 
 def test_a_model_that_cannot_do_it_says_which_can_and_what_it_does(digits, open_model):
