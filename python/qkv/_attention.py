@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Attention:
     """Where a model looks. weights: [layers, heads, queries, keys], rows of a head sum to 1; a notebook shows a picture.
 
-    facts: names of blocks, heads and tokens, and the grid of patches.
+    facts: names of blocks, heads and tokens, and the grid of patches. A pickle has weights and facts, and no picture.
     """
 
     def __init__(self, core: Any, page: bool) -> None:
@@ -35,6 +35,15 @@ class Attention:
     def heads(self) -> list[str]:
         names: list[str] = self.facts["heads"]
         return names
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_core": None}
+
+    def _drawing(self, work: str) -> Any:
+        """The engine's part, which no pickle has."""
+        if self._core is None:
+            raise _core.Error(f"{work}: a pickle or a copy has weights and facts alone; attend to the image or text again")
+        return self._core
 
     def _require_page(self, file: str | os.PathLike[str]) -> str:
         name = path("save", file)
@@ -65,22 +74,23 @@ class ImageAttention(Attention):
 
         upsampling: "bicubic", "bilinear" or "nearest". opacity: of the colours, 0 to 1. side: the longer one, in pixels.
         """
-        picture: bytes = self._core.png(text("upsampling", upsampling), number("opacity", opacity), positive("side", side))
+        style = text("upsampling", upsampling), number("opacity", opacity), positive("side", side)
+        picture: bytes = self._drawing("png").png(*style)
         return picture
 
     def image(self, *, upsampling: str = "bicubic", opacity: float = 0.6, side: int = 768) -> PIL.Image.Image:
         """`png` as a PIL image."""
         return _opened(self.png(upsampling=upsampling, opacity=opacity, side=side))
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
+    def _repr_png_(self) -> bytes | None:
+        return None if self._core is None else self.png()
 
     def save(
         self, file: str | os.PathLike[str], *, upsampling: str = "bicubic", opacity: float = 0.6, side: int = 768
     ) -> None:
         """Writes .png, .npy, .safetensors, .json or, with every query, an .html page to explore."""
         style = text("upsampling", upsampling), number("opacity", opacity), positive("side", side)
-        self._core.save(self._require_page(file), *style)
+        self._drawing("save").save(self._require_page(file), *style)
 
     def __repr__(self) -> str:
         height, width = self.grid
@@ -102,19 +112,19 @@ class TextAttention(Attention):
 
     def png(self) -> bytes:
         """Matrices of weights with the tokens' names beside them."""
-        picture: bytes = self._core.png()
+        picture: bytes = self._drawing("png").png()
         return picture
 
     def image(self) -> PIL.Image.Image:
         """`png` as a PIL image."""
         return _opened(self.png())
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
+    def _repr_png_(self) -> bytes | None:
+        return None if self._core is None else self.png()
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes .png, .npy (with NAME.tokens.json), .safetensors, .json or an .html page to explore."""
-        self._core.save(self._require_page(file))
+        self._drawing("save").save(self._require_page(file))
 
     def __repr__(self) -> str:
         return f"<attention of a text: weights {list(self.weights.shape)}>"

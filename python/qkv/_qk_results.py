@@ -162,10 +162,13 @@ class Spectra:
 
     _inspection: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inspection": None}  # of the engine
+
     def save(self, file: str | os.PathLike[str]) -> None:
         """Writes all numbers of a model, every part, as .csv or .json, or as an .html page with pictures."""
         if self._inspection is None:
-            raise _core.Error("save: expected the spectra of a model")
+            raise _core.Error("save: expected the spectra of a model as they were measured, not of a pickle or a copy")
         self._inspection.save(os.fspath(file))
 
     def _repr_svg_(self) -> str:

@@ -235,6 +235,25 @@ def test_results_can_be_written_and_pickled(digits, open_model):
     assert text.tokens == 5
 
 
+def test_numbers_of_attention_and_of_spectra_pickle(digits, open_model, tmp_path):
+    import pickle
+
+    for attention in (digits.attend(np.zeros((28, 28), np.uint8), layers="all"), open_model("tasks/bert").attend("a")):
+        again = pickle.loads(pickle.dumps(attention))
+        assert np.array_equal(again.weights, attention.weights)
+        assert (again.facts, repr(again)) == (attention.facts, repr(attention))
+        assert attention._repr_png_() and again._repr_png_() is None
+        for draw in (again.png, again.image, lambda: again.save(tmp_path / "x.npy")):
+            with pytest.raises(qkv.Error, match="pickle"):
+                draw()
+    spectra = qkv.qk.spectra("digits")
+    again = pickle.loads(pickle.dumps(spectra))
+    assert np.array_equal(again.ov.singular_values, spectra.ov.singular_values) and repr(again) == repr(spectra)
+    assert again._repr_svg_() == spectra._repr_svg_()
+    with pytest.raises(qkv.Error, match="pickle"):
+        again.save(tmp_path / "x.csv")
+
+
 RESIDENT = """
 import gc, os, sys
 def resident():
