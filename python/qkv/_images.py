@@ -100,9 +100,11 @@ def _checked(image: Any, where: str = "") -> Any:
         raise TypeError(
             f"{where}an array of {dtype}, expected uint8 [height, width, channels]; preprocessed pixels go to model.forward"
         )
-    if len(shape) == 3 and shape[2] > 4 and shape[0] in (1, 3):
+    if len(shape) == 3 and shape[2] > 4:
+        first = "array.transpose(1, 2, 0) if channels come first, " if shape[0] <= 4 else ""
         raise _core.Error(
-            f"{where}an array {list(shape)}: channels come last, [height, width, channels]; try array.transpose(1, 2, 0)"
+            f"{where}an array {list(shape)}, expected [height, width, 1 to 4 channels]; try {first}array[..., None] if it "
+            "is a batch of grey images"
         )
     return image
 
