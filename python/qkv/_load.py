@@ -40,8 +40,14 @@ def set_memory_limit(limit: int) -> None:
 
 
 def find_images(*folders: Path) -> list[str]:
-    """The images of folders, recursively, sorted by name, as every method reads a folder."""
-    found: list[str] = _core.find_images([path_of("find_images", folder) for folder in folders])
+    """The images of folders, recursively, sorted by name, as every method reads a folder; a file is taken as it is."""
+    if not folders:
+        raise TypeError("find_images: expected a folder, or several")
+    named = [path_of("find_images", folder) for folder in folders]
+    for name in named:
+        if not os.path.exists(name):
+            raise _core.Error(f"find_images: {name!r}: no such folder")
+    found: list[str] = _core.find_images(named)
     return found
 
 

@@ -97,3 +97,14 @@ def test_results_show_themselves(digits, digit_photos, open_model):
         found.image()
     for one in found:
         assert found.mask(one).dtype == bool and found.mask(one).sum() == one.area
+
+
+def test_folders_that_are_not_there(digit_photos, tmp_path):
+    assert qkv.find_images(*digit_photos[:2]) == sorted(digit_photos[:2])
+    with pytest.raises(TypeError, match="expected a folder"):
+        qkv.find_images()
+    for missing in ("/nonexistent", "", tmp_path / "nothing", "a\0b"):
+        with pytest.raises(qkv.Error, match="no such folder"):
+            qkv.find_images(tmp_path, missing)
+    with pytest.raises(qkv.Error, match="no images"):
+        qkv.find_images(tmp_path)
