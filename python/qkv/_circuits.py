@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arguments import positive
+from ._arguments import number, positive, require_dense, whole
 
 if TYPE_CHECKING:
     import numpy
@@ -18,6 +18,7 @@ _EPSILONS = {"float64": 2.0**-52}
 def float64(name: str, array: Any) -> numpy.ndarray:
     """A NumPy array of float64 from what knows DLPack or the buffer protocol."""
     if hasattr(array, "detach") and hasattr(array, "requires_grad"):
+        require_dense(name, array)
         array = array.detach()  # a parameter of PyTorch
     if not hasattr(array, "__dlpack__") and not hasattr(array, "__array_interface__"):
         raise TypeError(f"{name}: expected an array of NumPy, PyTorch or JAX, got a {type(array).__name__}")
@@ -29,6 +30,22 @@ def float64(name: str, array: Any) -> numpy.ndarray:
         raise TypeError(
             f"{name}: cannot read this {type(array).__name__}: expected a dense array in the CPU's memory, as by .cpu()"
         ) from None
+
+
+def _tokens(x: Any, y: Any, widths: tuple[int, int]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Tokens of queries and of keys, [..., N, width], whose leading axes fit; y None: the same."""
+    import numpy
+
+    x = float64("x", x)
+    y = x if y is None else float64("y", y)
+    for name, tokens, width, count in (("x", x, widths[0], "N"), ("y", y, widths[1], "K")):
+        if tokens.ndim < 2 or tokens.shape[-1] != width:
+            raise _core.Error(f"scores: {name}: an array {list(tokens.shape)}, expected tokens [..., {count}, {width}]")
+    try:
+        numpy.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise _core.Error(f"scores: the leading axes of x {list(x.shape)} and y {list(y.shape)} do not fit") from None
+    return x, y
 
 
 def epsilon(array: Any) -> float:
@@ -80,7 +97,7 @@ class Pair(_Origin):
         self.b_k: numpy.ndarray | None = None if b_k is None else float64("b_k", b_k)
         self.heads = positive("heads", heads)
         self.key_heads: int = _core.qk_key_heads(*self._arrays, self.heads)
-        self.scale = self.width**-0.5 if scale is None else scale
+        self.scale = self.width**-0.5 if scale is None else number("scale", scale)
 
     @property
     def _arrays(self) -> tuple[Any, Any, Any, Any]:
@@ -93,7 +110,7 @@ class Pair(_Origin):
 
     def head(self, head: int) -> Pair:
         """One head by itself."""
-        if not -self.heads <= head < self.heads:
+        if not -self.heads <= whole("head", head) < self.heads:
             raise IndexError(f"head {head} of {self.heads}")
         head %= self.heads
         key, width = head // (self.heads // self.key_heads), self.width
@@ -106,8 +123,7 @@ class Pair(_Origin):
         import numpy
 
         self.require_bilinear("scores")
-        x = float64("x", x)
-        y = x if y is None else float64("y", y)
+        x, y = _tokens(x, y, (self.w_q.shape[1], self.w_k.shape[1]))
 
         def project(tokens: Any, weight: Any, bias: Any, heads: int) -> Any:
             out = tokens @ weight.T if bias is None else tokens @ weight.T + bias
@@ -235,8 +251,7 @@ class Merged(_Origin):
 
         With terms="softmax" up to a constant for each query.
         """
-        x = float64("x", x)
-        y = x if y is None else float64("y", y)
+        x, y = _tokens(x, y, (self.m.shape[1], self.m.shape[2]))
         x, y = x[..., None, :, :], y[..., None, :, :]
         scores = x @ self.m @ y.swapaxes(-1, -2)
         if self.u is not None:

@@ -278,6 +278,30 @@ def test_arguments_that_do_not_fit_say_so():
         qk.merge(qk.merge(np.eye(4), np.eye(4), heads=2))
 
 
+@pytest.mark.parametrize("of", [lambda pair: pair, qk.merge], ids=["pair", "merged"])
+def test_tokens_that_do_not_fit_say_so(of):
+    rng = np.random.default_rng(0)
+    weights = of(qk.Pair(rng.normal(size=(6, 5)), rng.normal(size=(6, 4)), heads=2))
+    x, y = np.ones((3, 7, 5)), np.ones((3, 8, 4))
+    assert weights.scores(x, y).shape == weights.scores(x, y[0]).shape == (3, 2, 7, 8)
+    for wrong in ((x[..., :4], y), (x[0, 0], y), (np.float64(1), y), (x, y[..., :3]), (x, y[0, 0]), (x,), (x[:2], y)):
+        with pytest.raises(qkv.Error, match="scores: "):
+            weights.scores(*wrong)
+    with pytest.raises(TypeError, match="x: expected an array"):
+        weights.scores([[1.0]])
+
+
+def test_a_head_is_a_whole_number_and_a_scale_a_number():
+    pair = qk.Pair(np.ones((6, 5)), np.ones((6, 5)), heads=2)
+    for wrong in (1.5, "a", None, np.zeros(2)):
+        with pytest.raises(TypeError, match="head: expected a whole number"):
+            pair.head(wrong)
+    with pytest.raises(IndexError):
+        pair.head(2)
+    with pytest.raises(qkv.Error, match="scale"):
+        qk.Pair(np.ones((6, 5)), np.ones((6, 5)), heads=2, scale=float("nan"))
+
+
 def test_parameters_of_pytorch():
     torch = pytest.importorskip("torch")
     linear = torch.nn.Linear(5, 12)
