@@ -21,7 +21,7 @@ def from_timm(
     """A model of timm.create_model, with its weights as they are now. options: as of `load`.
 
     model_args: what was given to create_model beside the name and the number of classes, where tensors do not tell it
-    (num_heads). verify: both models answer the same random pixels, and Error is raised if the answers differ.
+    (num_heads). verify: both models answer the same input, random pixels or ids, and Error is raised if the answers differ.
     """
     from timm.models import save_for_hf
 
@@ -153,7 +153,7 @@ def _compare(taken: Model, model: Any, options: dict[str, Any], library: str, th
     difference = numpy.abs(expected - ours).max() / max(numpy.abs(expected).max(), 1e-30)
     if not difference <= tolerance:
         raise _core.Error(
-            f"{taken.path}: qkv's answer to random pixels differs from {library}'s by {difference:.2g} of the greatest "
+            f"{taken.path}: qkv's answer to the same input differs from {library}'s by {difference:.2g} of the greatest "
             f"value, expected at most {tolerance:g}: a setting is in no file (model_args=, hints of qkv.load), or the "
             "model was changed after it was made"
         )
