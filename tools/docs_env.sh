@@ -10,7 +10,7 @@ set -eu
 venv=${1:-${QKV_DOCS_VENV:-$HOME/.cache/qkv/docs-venv}}
 
 PACKAGES="sphinx==9.0.4 furo==2025.12.19 myst-nb==1.4.0 myst-parser==5.2.0 ipykernel==7.4.0 nanobind-backend==1.0.0 \
-numpy==2.4.6 pillow==13.0.0 matplotlib==3.11.2 scikit-learn==1.9.0"
+numpy==2.4.6 pillow==13.0.0 matplotlib==3.11.2 scikit-learn==1.9.1"
 
 # Packages are words, to be split.
 # shellcheck disable=SC2086
