@@ -80,7 +80,7 @@ def load(
 
     Raises Error, which says what is wrong with the files.
     """
-    left_out = _hints(hints)
+    left_out = _hints("load", hints, _OWN)
     kind = str(dtype).split(".")[-1].removesuffix("'>")
     if kind not in _DTYPES:
         raise _core.Error(f"load: dtype: expected fp32, bf16, int8 or auto, got {dtype}")
@@ -113,7 +113,7 @@ def files_of(work: str, model: Model | Path, hints: dict[str, Any]) -> tuple[Any
     """The files of a model, for what reads them anew, and the name by which it was given."""
     if not isinstance(model, Model):
         path = _named(work, model)
-        return _core.entry(path, _hints(hints)), path
+        return _core.entry(path, _hints(work, hints)), path
     if hints:
         raise TypeError(f"{work}: {next(iter(hints))}: an open model has its hints already")
     entry = model._core.entry
@@ -129,19 +129,18 @@ def _named(work: str, path: Any) -> str:
     return name
 
 
-def _hints(hints: dict[str, Any]) -> dict[str, Any]:
+def _hints(work: str, hints: dict[str, Any], own: tuple[str, ...] = ()) -> dict[str, Any]:
+    """own: what the function takes beside the hints."""
     known = _core.hint_names()
     for name in hints:
         if name == "device":
-            raise TypeError("load: device: qkv computes on the CPU; leave it out")
+            raise TypeError(f"{work}: device: qkv computes on the CPU; leave it out")
         if name not in known:
-            raise TypeError(_unknown(name, known))
-    return {key: _numbers(key, value) if key in ("mean", "std") else value for key, value in hints.items()}
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    said = did_you_mean("load", name, (*_OWN, *known))
-    return said if "did you mean" in said else f"load: there is no {name}=; help(qkv.load) has what there is"
+            said = did_you_mean(work, name, (*own, *known))
+            if "did you mean" not in said:
+                said = f"{work}: there is no {name}=; help(qkv.load) has the hints"
+            raise TypeError(said)
+    return {key: _numbers(work, key, value) if key in ("mean", "std") else value for key, value in hints.items()}
 
 
 def _size(size: Any) -> tuple[int, int] | None:
@@ -154,7 +153,7 @@ def _size(size: Any) -> tuple[int, int] | None:
     return positive("size", size), positive("size", size)
 
 
-def _numbers(name: str, values: Any) -> list[Any]:
+def _numbers(work: str, name: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"load: {name}: expected a number for each channel, got {values!r}")
+        raise TypeError(f"{work}: {name}: expected a number for each channel, got {values!r}")
     return list(values)

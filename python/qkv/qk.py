@@ -151,10 +151,12 @@ def truncate(
     if x is not None:
         x = float64("x", x)
         y = x if y is None else float64("y", y)
-        if not exact:
-            y = y - y.mean(-2, keepdims=True)  # softmax sees differences of keys alone
         if min(x.ndim, y.ndim) < 2:
             raise _core.Error(f"truncate: x {list(x.shape)} and y {list(y.shape)}, expected tokens [N, D] or [B, N, D]")
+        if x.shape[:-2] != y.shape[:-2]:
+            raise _core.Error(f"truncate: x {list(x.shape)} and y {list(y.shape)}, expected as many batches of each")
+        if not exact:
+            y = y - y.mean(-2, keepdims=True)  # softmax sees differences of keys alone
         x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
     return _of_heads(_core.qk_truncate(*pair._arrays, pair.heads, positive("rank", rank), exact, x, y), pair)
 
@@ -270,6 +272,8 @@ def _pair(
         return w_q
     if isinstance(w_q, Merged):
         raise TypeError(f"{work}: expected w_q and w_k; split(merged) gives them")
+    if isinstance(w_q, (Model, str, os.PathLike)):
+        raise TypeError(f"{work}: expected weights, got a model: {work}(qkv.qk.weights(model, block))")
     if w_k is None or heads is None:
         raise TypeError(f"{work}: {'w_k' if w_k is None else 'heads='} is missing: {work}(w_q, w_k, heads=12)")
     return Pair(w_q, w_k, b_q, b_k, heads=heads)
@@ -318,8 +322,7 @@ def weights(model: ModelOrPath, block: int, *, part: str | None = None, fold: bo
     """The attention weights of one block, of all heads, from a model's files.
 
     part: "encoder", "decoder" or "cross" of a text model that has several. fold: the norm before the projections goes
-    into
-    them: W diag(gamma), b + W beta, and a LayerNorm's mean taken off. hints: as of `qkv.load`.
+    into them: W diag(gamma), b + W beta, and a LayerNorm's mean taken off. hints: as of `qkv.load`.
     """
     asked = text_or_none("part", part) or "", whole("block", block), boolean("fold", fold)
     entry, name = files_of("weights", model, hints)

@@ -263,6 +263,11 @@ def test_arguments_that_do_not_fit_say_so():
         qk.truncate(w, w, heads=3, rank=0)
     with pytest.raises(qkv.Error, match="tokens of 5 features"):
         qk.truncate(w, w, heads=3, rank=2, x=rng.normal(size=(9, 4)))
+    for x, y in (((5,), None), ((5,), (9, 5)), ((2, 9, 5), (3, 9, 5)), ((2, 9, 5), (9, 5))):
+        for terms in ("exact", "softmax"):
+            tokens = {"x": np.ones(x), "y": None if y is None else np.ones(y)}
+            with pytest.raises(qkv.Error, match="truncate: x .* expected"):
+                qk.truncate(w, w, heads=3, rank=2, terms=terms, **tokens)
     with pytest.raises(qkv.Error, match="invertible transform"):
         qk.regauge(w, w, heads=3, gauge=np.zeros((4, 4)))
     with pytest.raises(qkv.Error, match="expected balanced"):

@@ -199,6 +199,14 @@ def test_plans_are_the_program_s():
 def test_arguments_that_do_not_fit_say_so(tmp_path):
     with pytest.raises(qkv.Error, match="weights: an empty path"):
         qk.weights("", 0)
+    with pytest.raises(TypeError, match="weights: there is no zzzz="):
+        qk.weights("digits", 0, zzzz=1)
+    with pytest.raises(TypeError, match="certificate: there is no architectur=; did you mean architecture=?"):
+        qk.certificate("digits", architectur="x")
+    with pytest.raises(TypeError, match=r"qk\.weights\(model, block\)"):
+        qk.merge("digits")
+    with pytest.raises(TypeError, match=r"qk\.weights\(model, block\)"):
+        qk.directions(qkv.load("digits"))
     with pytest.raises(qkv.Error, match="block"):
         qk.weights("digits", 99)
     with pytest.raises(qkv.Error, match="part: an image model has one"):
