@@ -334,8 +334,11 @@ def _blocks(name: str, given: Any) -> str:
         return ""
     if isinstance(given, str):
         return text(name, given)
-    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, dict)):
-        return ",".join(str(whole(name, one)) for one in given)
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, dict)) and getattr(given, "ndim", 1):
+        numbers = [str(whole(name, one)) for one in given]
+        if not numbers:
+            raise _core.Error(f"{name}: expected at least one number")
+        return ",".join(numbers)
     return str(whole(name, given))
 
 
