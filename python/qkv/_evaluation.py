@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from . import _core
 from ._arguments import path, positive, text
 from ._training import picture
 
@@ -57,7 +58,7 @@ class Evaluated:
         import numpy
 
         if "confusion" not in self.numbers:
-            raise ValueError("only an evaluation of images of at most 1,000 classes has a confusion matrix")
+            raise _core.Error("confusion: only an evaluation of images of at most 1,000 classes has a confusion matrix")
         return numpy.array(self.numbers["confusion"])
 
     @property
@@ -66,11 +67,10 @@ class Evaluated:
         return self.numbers.get("classes", [])
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes all results of images as a page, with the worst mistakes as pictures."""
+        """Writes all results of images as a page, whole or not at all, with the worst mistakes as pictures."""
         if not self._page:
-            raise ValueError("only an evaluation of images has a page")
-        with open(file, "w", encoding="utf-8") as opened:
-            opened.write(self._page)
+            raise _core.Error("save: only an evaluation of images has a page")
+        _core.write_text(path("save", file), self._page)
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.numbers.items() if isinstance(value, (int, float))}

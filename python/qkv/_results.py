@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core
+from ._arguments import path as path_of
 
 if TYPE_CHECKING:
     import numpy
@@ -138,9 +139,8 @@ class Exploration:
         self.html = page
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page, which needs nothing else."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.html)
+        """Writes the page, which needs nothing else, whole or not at all."""
+        _core.write_text(path_of("save", path), self.html)
 
     def __repr__(self) -> str:
         size = len(self.html) / 1e6

@@ -27,6 +27,7 @@
 #include "qkv/app/open/hub.h"
 #include "qkv/app/open/parse.h"
 #include "qkv/app/vectors/embed.h"
+#include "qkv/core/file.h"
 #include "qkv/core/memory.h"
 #include "qkv/core/parallel.h"
 #include "qkv/simd/isa.h"
@@ -97,6 +98,12 @@ nb::list FindImages(const nb::list& paths) {
   return files;
 }
 
+void WriteText(const nb::str& file, const std::string& text) {
+  const std::string path = PathOf(file);
+  Call call;
+  call.Run([&] { WriteFile(path, text); });
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
@@ -139,6 +146,7 @@ NB_MODULE(_core, module) {
              "hints"_a, "strict"_a);
   module.def("hint_names", &HintNames, "Keys that `hints` of `load` may have.");
   module.def("find_images", &FindImages, "paths"_a, "The files of folders, recursively, sorted by name.");
+  module.def("write_text", &WriteText, "file"_a, "text"_a, "Writes a file, whole or not at all.");
   module.def("run_command", &RunCommand, "arguments"_a);
   module.def("set_num_threads", &SetNumThreads, "threads"_a);
   module.def("set_memory_limit", &SetMemoryLimit, "bytes"_a);

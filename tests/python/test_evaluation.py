@@ -44,8 +44,9 @@ def test_a_run_on_a_task(tmp_path):
     run = qkv.train("task:copy", out=tmp_path / "run", steps=60, batch=16, threads=1)
     evaluated = qkv.evaluate(tmp_path / "run", "task:copy")
     assert evaluated.accuracy > 0.9 and evaluated.numbers["sequences"] > 0 and "qkv.Evaluated" in repr(evaluated)
-    with pytest.raises(ValueError, match="only an evaluation of images"):
-        evaluated.confusion
+    for wanted in (lambda: evaluated.confusion, lambda: evaluated.save(tmp_path / "page.html")):
+        with pytest.raises(qkv.Error, match="only an evaluation of images"):
+            wanted()
     assert "<img" not in evaluated._repr_html_() and run.path in evaluated.model
 
 

@@ -93,6 +93,11 @@ def test_its_numbers_are_the_models(explored, digits, seven):
 def test_a_notebook_gets_a_frame_of_its_own_and_a_file_the_page(explored, tmp_path):
     explored.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == explored.html
+    with pytest.raises(qkv.Error, match="nothing"):
+        explored.save(tmp_path / "nothing" / "page.html")
+    with pytest.raises(TypeError, match="save: expected a path"):
+        explored.save(5)
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
     ((tag, attributes),) = Elements(explored._repr_html_()).attributes
     assert tag == "iframe" and attributes["srcdoc"] == explored.html
     assert "http-equiv" in explored.html and "default-src 'none'" in explored.html
