@@ -307,7 +307,10 @@ def _mask_and_bias(mask: Any, bias: Any) -> tuple[Any, Any]:
         raise _core.Error(
             f"attention: mask: expected bool, true where attention is allowed, or floats, which are added; got {mask.dtype}"
         )
-    return None, mask if bias is None else bias + mask
+    try:
+        return None, mask if bias is None else bias + mask
+    except (ValueError, RuntimeError):  # RuntimeError: PyTorch's
+        raise _core.Error(f"attention: mask {list(mask.shape)} and bias {list(bias.shape)} do not fit") from None
 
 
 def _over_keys(x: Any, k: Any) -> Any:
@@ -337,8 +340,8 @@ def _window(window: int | tuple[int, int] | None) -> tuple[int, int]:
 
 
 def _causal(is_causal: bool | str) -> int:
-    if isinstance(is_causal, int) or type(is_causal).__name__ == "bool_":  # NumPy's
-        return int(bool(is_causal))
+    if isinstance(is_causal, int) and is_causal in (0, 1) or type(is_causal).__name__ == "bool_":  # NumPy's
+        return int(is_causal)
     if not isinstance(is_causal, str) or is_causal != "bottom_right":
         raise _core.Error(f'attention: is_causal: expected a bool or "bottom_right", got {is_causal!r}')
     return 2
@@ -346,6 +349,10 @@ def _causal(is_causal: bool | str) -> int:
 
 def _scale(scale: float | None) -> float:
     """The engine's 0 means 1 / sqrt(E)."""
+    if scale is None:
+        return 0.0
+    if not isinstance(scale, (int, float)):
+        scale = number("attention: scale", scale)
     if scale == 0:
         raise _core.Error("attention: scale: 0 makes all scores equal; expected another number, or None for 1 / sqrt(E)")
-    return 0.0 if scale is None else scale
+    return scale
