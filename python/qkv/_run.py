@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _core
@@ -61,6 +61,8 @@ def run(
     names: list[str] = core.activations
     if edits is not None and not isinstance(edits, Mapping):
         raise TypeError(f"run: edits: expected a dict of names and changes, got {edits!r}")
+    if not isinstance(cache, Iterable):
+        raise TypeError(f"run: cache: expected names of activations, got {cache!r}")
     kept = [name for pattern in ([cache] if isinstance(cache, str) else cache) for name in _matching(pattern, names)]
     changes: dict[str, list[tuple[int | None, Edit]]] = {}
     for pattern, edit in (edits or {}).items():

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _core
-from ._arguments import whole
+from ._arguments import number, whole
 
 if TYPE_CHECKING:
     import numpy
@@ -32,6 +32,7 @@ def symmetry(t: float) -> Change:
 
     Raises Error for causal or padded texts, where a token may see another that does not see it.
     """
+    t = number("t", t)
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
@@ -75,6 +76,10 @@ def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
     >>> run = model.run("photo.jpg", edits={"blocks.*.attn.q": query, "blocks.*.attn.k": key})
     """
 
+    strength = number("strength", strength)
+    if whole("seed", seed) < 0:
+        raise _core.Error(f"seed: expected at least 0, got {seed}")
+
     def of_layer(width: int, name: str) -> numpy.ndarray:
         import numpy
 
@@ -96,6 +101,8 @@ def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
 
 def hide(*tokens: int) -> Change:
     """Of "….scores": no other token attends to these."""
+    for token in tokens:
+        whole("hide: tokens", token)
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy

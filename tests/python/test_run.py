@@ -234,6 +234,12 @@ def test_what_would_be_left_unread_is_refused(digits, photos):
         digits.run(photos, edits={"norm": None})
     with pytest.raises(qkv.Error, match="at least 0, got -1"):
         qkv.edits.rank(-1)
+    for wrong in (lambda: qkv.edits.symmetry("half"), lambda: qkv.edits.symmetry(float("nan")), lambda: qkv.edits.hide(0.5),
+                  lambda: qkv.edits.gauge(seed=-1), lambda: qkv.edits.gauge(None), lambda: qkv.edits.rank(2.5)):  # fmt: skip
+        with pytest.raises((qkv.Error, TypeError), match="expected a"):
+            wrong()
+    with pytest.raises(TypeError, match="cache: expected names"):
+        digits.run(photos, cache=None)
 
 
 def test_errors_say_what_there_is(digits, photos):
