@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._arguments import did_you_mean
 
 if TYPE_CHECKING:
     import numpy
@@ -244,6 +245,9 @@ class Certificates(Sequence):
 
     def select(self, **fields: Any) -> list[dict[str, Any]]:
         """Those with these values: select(rewriting="merge with u", block=0)."""
+        for name in fields:
+            if not any(name in one for one in self):
+                raise TypeError(did_you_mean("select", name, (key for one in self for key in one)))
         return [one for one in self._certificates if all(one.get(key) == value for key, value in fields.items())]
 
     def __repr__(self) -> str:

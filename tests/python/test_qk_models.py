@@ -199,6 +199,8 @@ def test_plans_are_the_program_s():
 def test_arguments_that_do_not_fit_say_so(tmp_path):
     with pytest.raises(qkv.Error, match="weights: an empty path"):
         qk.weights("", 0)
+    with pytest.raises(TypeError, match="select: there is no rewritng=; did you mean rewriting=?"):
+        qk.certificate("digits").select(rewritng="merge with u")
     with pytest.raises(TypeError, match="weights: there is no zzzz="):
         qk.weights("digits", 0, zzzz=1)
     with pytest.raises(TypeError, match="certificate: there is no architectur=; did you mean architecture=?"):
