@@ -42,7 +42,7 @@ class Attention:
     def _drawing(self, work: str) -> Any:
         """The engine's part, which no pickle has."""
         if self._core is None:
-            raise _core.Error(f"{work}: a pickle or a copy has weights and facts alone; attend to the image or text again")
+            raise _core.Error(f"{work}: a pickle or a copy has weights and facts alone; call attend again")
         return self._core
 
     def _require_page(self, file: str | os.PathLike[str]) -> str:

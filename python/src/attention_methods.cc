@@ -21,6 +21,7 @@ namespace qkv::python {
 namespace {
 
 app::MapStyle StyleOf(const std::string& upsampling, double opacity, int64_t side) {
+  Require(opacity >= 0 && opacity <= 1, "opacity: expected a number from 0 to 1, got {}", opacity);
   return {.upsampling = app::ParseUpsampling(upsampling, "upsampling"), .opacity = opacity, .side = side};
 }
 

@@ -267,6 +267,14 @@ def test_unknown_keywords_are_answered_with_the_nearest(digits):
         digits.classify(GREY, zzzzz=1)
 
 
+def test_pictures_of_attention_need_numbers_that_mean_something(digits):
+    attention = digits.attend(GREY)
+    for style in ({"opacity": 7}, {"opacity": -0.1}, {"opacity": float("nan")}, {"side": 0}, {"upsampling": "best"}):
+        for draw in (attention.png, attention.image, lambda **style: attention.save("/nonexistent/x.png", **style)):
+            with pytest.raises(qkv.Error, match=next(iter(style))):
+                draw(**style)
+
+
 def test_errors_of_python_name_the_class_that_people_know(digits):
     for method in (digits.classify, digits.encode, digits.attend):
         with pytest.raises(TypeError, match=rf"^Model\.{method.__name__}\(\) missing 1"):
