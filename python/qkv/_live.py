@@ -21,7 +21,7 @@ def from_timm(
     """A model of timm.create_model, with its weights as they are now. options: as of `load`.
 
     model_args: what was given to create_model beside the name and the number of classes, where tensors do not tell it
-    (num_heads). verify: both models answer the same input, random pixels or ids, and Error is raised if the answers differ.
+    (num_heads). verify: both models answer the same pixels or ids, and Error is raised if the answers differ.
     """
     from timm.models import save_for_hf
 

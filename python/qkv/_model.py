@@ -334,7 +334,7 @@ def _blocks(name: str, given: Any) -> str:
         return ""
     if isinstance(given, str):
         return text(name, given)
-    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, dict)) and getattr(given, "ndim", 1):
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, dict)) and getattr(given, "ndim", 1) != 0:
         numbers = [str(whole(name, one)) for one in given]
         if not numbers:
             raise _core.Error(f"{name}: expected at least one number")
