@@ -27,7 +27,8 @@ def ablate(
 
     data: as of `train`, but no arrays; or several of one kind.
     out: the folder of the comparison. Runs that have ended are not trained again: the same call goes on where it was
-        stopped, and more data, arms or seeds add to it. Several processes that call it share the runs.
+        stopped, and more data, arms or seeds add to it; other settings are an Error. Several processes that call it
+        share the runs.
     arms: kinds of attention, perhaps with settings: "shared", "low_rank:rank=8", "separate:qkv-bias=false" (default: all
         that there are). Differences are to the first.
     equal: what all have alike: steps; parameters too, by the MLP's width; or multiply-adds, by the number of steps.

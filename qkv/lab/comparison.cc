@@ -30,6 +30,9 @@ constexpr const char* kShared = "ablation.yaml";
 constexpr std::array<std::string_view, 6> kNotShared = {"attention", "cross-attention", "rank",
                                                         "seed",      "model",           "minutes"};
 
+// A run may be continued for longer; one that has ended is compared as it is.
+constexpr std::array<std::string_view, 3> kLength = {"epochs", "steps", "patience"};
+
 template <typename T>
 T Parse(const std::string& word, const std::map<std::string, T>& words, std::string_view what) {
   const auto found = words.find(word);
@@ -271,7 +274,7 @@ void Comparison::RequireSame(const ComparisonRequest& request) const {
     Header before = Header::Of(ReadFile(file));
     Require(before.first == header.first, "ablate: {} holds another comparison:\n  {}\nand this would be\n  {}", folder,
             before.first, header.first);
-    train::RequireSameRun(train::Resolve(train::ReadSettings(file)), config_);
+    train::RequireSameRun(train::Resolve(train::ReadSettings(file)), config_, kLength);
     header.data = std::move(before.data);
   } else {
     // Files of the user are not overwritten.

@@ -195,6 +195,12 @@ TEST_F(Ablate, RefusesWhatCannotBeCompared) {
   const CommandOutput other = Qkv(Arguments("out", "--arms separate --seeds 1 --lr 1e-2"));
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_TRUE(Contains(other.err, "lr was")) << other.err;
+  for (const char* key : {"steps", "epochs", "patience"}) {
+    const CommandOutput longer = Qkv(Arguments("out", fmt::format("--arms separate --seeds 2 --{} 90", key)));
+    EXPECT_EQ(longer.exit_code, 1) << key;
+    EXPECT_TRUE(Contains(longer.err, fmt::format("{} was", key))) << longer.err;
+  }
+  EXPECT_EQ(Runs("out").size(), 1u);
   // Who asks what there is, is not told of keys that are refused.
   const CommandOutput help = Qkv("ablate --help");
   for (const char* key : {"--attention ", "--rank ", "--seed ", "--model "}) {

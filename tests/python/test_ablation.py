@@ -51,6 +51,14 @@ def test_the_same_call_adds_to_it(compared):
     assert len(steps) == 2 * SMALL["steps"]  # of the third arm alone
 
 
+@pytest.mark.parametrize("name", ["steps", "epochs", "patience"])
+def test_runs_of_another_length_are_not_mixed(compared, name):
+    before = qkv.Comparison(compared.path).to_dict()
+    with pytest.raises(qkv.Error, match=f"must be the one that was begun: {name} was .*, now 90"):
+        qkv.ablate(TWO, out=compared.path, arms=["separate", "shared"], seeds=3, **{**SMALL, name: 90})
+    assert qkv.Comparison(compared.path).to_dict() == before
+
+
 def test_an_exception_stops_it_and_the_same_call_goes_on(tmp_path):
     def stop(step):
         if len(steps) == 15:

@@ -393,11 +393,12 @@ std::string ToYaml(const TrainConfig& config) {
   return text;
 }
 
-void RequireSameRun(const TrainConfig& before, const TrainConfig& now) {
+void RequireSameRun(const TrainConfig& before, const TrainConfig& now, std::span<const std::string_view> fixed) {
   std::vector<std::string> changed;
   for (const Key& key : Keys()) {
     const std::string was = FormatValue(key, before), is = FormatValue(key, now);
-    if (!key.later && was != is) changed.push_back(fmt::format("{} was {}, now {}", key.name, was, is));
+    const bool may = key.later && std::ranges::find(fixed, key.name) == fixed.end();
+    if (!may && was != is) changed.push_back(fmt::format("{} was {}, now {}", key.name, was, is));
   }
   Require(changed.empty(), "train: a resumed run must be the one that was begun: {}", fmt::join(changed, "; "));
 }

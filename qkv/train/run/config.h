@@ -156,7 +156,8 @@ Settings ReadRunSettings(const std::filesystem::path& file);
 /// The same for text.
 Settings ParseRunSettings(std::string_view text, const std::string& where);
 
-/// Throws Error that names the changed keys if a resumed run may not change them.
-void RequireSameRun(const TrainConfig& before, const TrainConfig& now);
+/// Throws Error that names the changed keys if a resumed run may not change them. fixed: keys that may not change here,
+/// though Key::later.
+void RequireSameRun(const TrainConfig& before, const TrainConfig& now, std::span<const std::string_view> fixed = {});
 
 }  // namespace qkv::train

@@ -136,6 +136,10 @@ TEST(TrainConfig, AResumedRunIsTheSame) {
   later["save-steps"] = "10";
   later["epochs"] = "60";
   RequireSameRun(Resolve(begun), Resolve(later));
+  EXPECT_TRUE(Contains(ErrorMessage([&] {
+                         RequireSameRun(Resolve(begun), Resolve(later), {{"steps", "epochs"}});
+                       }),
+                       "must be the one that was begun: epochs was 30, now 60"));
   later["lr"] = "0.01";
   EXPECT_TRUE(
       Contains(ErrorMessage([&] { RequireSameRun(Resolve(begun), Resolve(later)); }), "lr was 0.001, now 0.01"));
