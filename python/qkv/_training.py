@@ -123,23 +123,21 @@ class TrainingRun:
     @property
     def history(self) -> dict[str, numpy.ndarray]:
         """What was logged of training, by name, [lines] each: step, epoch, loss, accuracy, learning_rate, …"""
-        return self._logged("train")
+        return self._logged("train", "step", "epoch", "loss", "accuracy", "learning_rate")
 
     @property
     def evaluations(self) -> dict[str, numpy.ndarray]:
         """The same of the evaluations on the validation data: step, epoch, loss, accuracy, train_loss, …"""
-        return self._logged("evaluation")
+        return self._logged("evaluation", "step", "epoch", "train_loss", "train_accuracy", "loss", "accuracy")
 
     @property
     def best(self) -> dict[str, float] | None:
         """The evaluation whose model `model()` gives, by the names of `evaluations`; None before the first."""
         columns = self.evaluations
-        if not columns:
-            return None
         rows = [{name: column[i].item() for name, column in columns.items()} for i in range(len(columns["step"]))]
         # A text and pairs are judged by their loss, which alone tells there; the first of equals is kept.
         by_loss = self.settings.get("preset", "") in ("seq-text", "seq-pairs")
-        return min(rows, key=lambda row: (0 if by_loss else -row["accuracy"], _finite(row["loss"])))
+        return min(rows, key=lambda row: (0 if by_loss else -row["accuracy"], _finite(row["loss"])), default=None)
 
     def model(self, *, last: bool = False, **options: Any) -> Model:
         """The best model so far, or the last, with options of `qkv.load`."""
@@ -152,16 +150,18 @@ class TrainingRun:
         """Loss, accuracy and learning rate over the steps, as SVG."""
         return _core.run_curves(self._path)
 
-    def _logged(self, event: str) -> dict[str, numpy.ndarray]:
+    def _logged(self, event: str, *always: str) -> dict[str, numpy.ndarray]:
+        """always: names that are there before the first line too."""
         import numpy
 
         lines = [line for line in _core.run_log(self._path) if line["event"] == event]
-        names = dict.fromkeys(name for line in lines for name in line if name != "event")
+        for line in lines:
+            if "top1" in line:
+                line["accuracy"] = line.pop("top1")
+        names = dict.fromkeys([*always, *(name for line in lines for name in line if name != "event")])
         columns = {name: [line.get(name) for line in lines] for name in names}
         return {
-            "accuracy" if name == "top1" else name: numpy.array(
-                column if name in ("step", "epoch") else [numpy.nan if value is None else value for value in column]
-            )
+            name: numpy.array(column, dtype=numpy.int64 if name in ("step", "epoch") else numpy.float64)
             for name, column in columns.items()
         }
 

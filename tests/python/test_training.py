@@ -59,6 +59,19 @@ def test_its_history_is_of_arrays(run):
     assert run.settings["image_size"] == "8" and run.settings["lr"] == "0.01"
 
 
+@pytest.mark.parametrize("steps, lines", [(1, 1), (15, 15), (120, 60)])
+def test_a_short_run_has_a_history(steps, lines, tmp_path):
+    run = qkv.train("task:copy", out=tmp_path / "run", batch=4, **dict(SHORT, steps=steps))
+    assert len(run.history["loss"]) == lines and run.history["step"][-1] == steps
+
+
+def test_before_the_first_line_a_history_is_empty(tmp_path):
+    run = qkv.train("task:copy", out=tmp_path / "run", batch=4, log_steps=50, **SHORT)
+    assert [run.history[name].shape for name in ("step", "loss", "accuracy", "learning_rate")] == [(0,)] * 4
+    (tmp_path / "run/log.jsonl").write_text("")
+    assert run.evaluations["loss"].shape == (0,) and run.best is None and "no evaluation yet" in repr(run)
+
+
 def test_it_shows_itself(run):
     assert run.curves.startswith("<svg") and "validation" in run.curves
     page = run._repr_html_()

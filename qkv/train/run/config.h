@@ -85,7 +85,7 @@ struct TrainConfig {
   std::string precision = "fp32";
   bool checkpointing = false;
   int64_t threads = 0;
-  int64_t eval_epochs = 1, eval_steps = 0, save_steps = 0, log_steps = 20;
+  int64_t eval_epochs = 1, eval_steps = 0, save_steps = 0, log_steps = 0;
   bool tensorboard = true;
   std::string maps;  // for the observer of the run: training draws nothing
 };

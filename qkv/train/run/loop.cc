@@ -225,6 +225,11 @@ class Loop {
     return config_.eval_steps > 0 ? config_.eval_steps : config_.eval_epochs * learner_.steps_per_epoch();
   }
 
+  // So that the log of a short run is a curve too.
+  int64_t LogSteps() const {
+    return config_.log_steps > 0 ? config_.log_steps : std::clamp<int64_t>(schedule_.steps / 50, 1, 20);
+  }
+
   // True once the steps that were taken tell how long one takes, or its minutes are over.
   bool IsTimed() {
     double over = steps_ >= kTimedSteps || SecondsLeft() <= 0 ? 1 : 0;
@@ -313,7 +318,7 @@ void Loop::TakeStep() {
   report.unit = learner_.unit();
   report.rows_per_second = static_cast<double>(rows_) / seconds_;
   report.seconds_left = seconds_ / static_cast<double>(steps_) * static_cast<double>(schedule_.steps - run_state_.step);
-  if (run_state_.step % config_.log_steps == 0) {
+  if (run_state_.step % LogSteps() == 0) {
     const LossSum& logged = run_state_.logged;
     Log("train", {{"loss", logged.loss / Rows(logged)},
                   {"accuracy", static_cast<double>(logged.correct) / Rows(logged)},
