@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _core, _notes, _progress
-from ._arguments import path as path_of
+from ._arguments import boolean, items, path as path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ._model import Model
 
-    Labelled = tuple[Union[numpy.ndarray, Sequence[Union[str, os.PathLike[str]]]], Sequence[Any]]
+    Labelled = tuple[Union[numpy.ndarray, Iterable[Union[str, os.PathLike[str], numpy.ndarray]]], Iterable[Any]]
 
 
 class Setting(NamedTuple):
@@ -83,8 +83,9 @@ def train(
     """Trains a model, as `qkv train` does, in the folder `out`, which `qkv.load` opens from the first evaluation on.
 
     data: a folder of images by class (train/CLASS/… and val/…, or CLASS/…), CIFAR-10 or -100, MNIST, a CSV file; a text
-        file; pairs of texts (a .tsv); "task:reverse" and other tasks; or (images, labels), where images are paths or a
-        uint8 array [images, height, width] or [images, height, width, channels], with `validation` alike.
+        file; pairs of texts (a .tsv); "task:reverse" and other tasks; or (images, labels), where images are paths (a
+        list, a column of a table, …) or a uint8 array [images, height, width] or [images, height, width, channels], and
+        labels a class for each; `validation` alike.
     model: a checkpoint to start from, with a new head for the data's classes; without one new weights are trained.
     resume: goes on with the run in `out`, to the bit as if it had not been stopped; without one there, begins it.
     on_step, on_evaluation: are called with each. An exception of theirs stops the run as Ctrl-C does.
@@ -96,11 +97,12 @@ def train(
     Raises Error for data, settings or a folder that cannot be used, before anything is written.
     """
     given = texts_of("train", settings)
+    goes_on = boolean("train: resume", resume)
     if model is not None:
         given["model"] = _files_of(model)
     folder = path_of("train: out", out)
     with _ending_together(folder), Listener(on_step, on_evaluation, progress) as listener:
-        finished = _core.train(_data(data, validation), folder, given, bool(resume), listener)
+        finished = _core.train(_data(data, validation), folder, given, goes_on, listener)
         if not finished:  # the exception was another process's
             raise KeyboardInterrupt
     return TrainingRun(folder)
@@ -110,7 +112,11 @@ class TrainingRun:
     """The folder of a run: what it was, how it went, and its model. A run of `qkv train` is opened by its path too."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+        self._path = path_of("TrainingRun", path)
+        if not os.path.exists(os.path.join(self._path, "config.yaml")):
+            raise _core.Error(
+                f"TrainingRun: there is no {self._path}/config.yaml: expected a folder of qkv.train or `qkv train`"
+            )
         self.settings: dict[str, str] = {
             name.replace("-", "_"): value for name, value in _core.run_settings(self._path).items()
         }
@@ -329,14 +335,26 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise TypeError(f"train: {name}: expected a path or (images, labels), got a {type(data).__name__}")
     images, labels = data
+    if isinstance(images, (str, bytes)) or isinstance(labels, (str, bytes)):
+        raise TypeError(f"train: {name}: expected a path or (images, labels) with a label for each image, got {data!r:.60}")
+    if not hasattr(images, "dtype") or not hasattr(images, "ndim") or images.ndim == 1:
+        images = list(items(f"train: {name}: images", images, "paths or an array"))
+    labels = items(f"train: {name}: labels", labels, "classes")
     labels = [label.item() if hasattr(label, "item") and not getattr(label, "ndim", 0) else label for label in labels]
     for i, label in enumerate(labels):
-        if not isinstance(label, (int, float, str)) or label != label:
-            raise TypeError(f"train: {name}: label {i}: expected a number or name of a class, got {label!r:.60}")
+        if _is_missing(label):
+            raise _core.Error(f"train: {name}: label {i} is missing ({label!r}): leave its image out")
+        if not isinstance(label, (int, float, str)):
+            one = "; of one-hot rows, labels.argmax(axis=1)" if isinstance(label, Iterable) else ""
+            raise TypeError(f"train: {name}: label {i}: expected a number or name of a class, got {label!r:.60}{one}")
     if len(images) != len(labels):
         raise _core.Error(f"train: {name}: {len(images)} images and {len(labels)} labels")
     if all(isinstance(image, (str, os.PathLike)) for image in images):
-        return labels, [path_of("train: images", image) for image in images]
+        paths = [path_of("train: images", image) for image in images]
+        for i, path in enumerate(paths):
+            if not os.path.isfile(path):
+                raise _core.Error(f"train: {name}: image {i}: there is no file {path}")
+        return labels, paths
     import numpy
 
     pixels = numpy.asarray(images)
@@ -348,6 +366,11 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
             "[images, height, width] or [images, height, width, 1 or 3 channels]"
         )
     return labels, numpy.ascontiguousarray(pixels)
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and what pandas has for them, which is not equal to itself, nor different."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
 
 
 def _finite(loss: float) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from . import _core, _images
 from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, texts_of, width_of
 from ._load import load
 from ._model import Model
+from ._training import texts_of as training_texts
 
 with needs("scikit-learn", "sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -249,7 +251,7 @@ class ViTClassifier(ClassifierMixin, _WithModel):
             return self
         if self.pool is not None or self.C != 1.0 or self.class_weight is not None:
             raise _core.Error("ViTClassifier: pool, C and class_weight are for fine_tune=False; leave them out")
-        settings = {} if self.fine_tune is True else dict(self.fine_tune)
+        settings = _settings_of(self.fine_tune)
         self.classes_, numbers = numpy.unique(y, return_inverse=True)
         self.pipeline_ = None
         self.files_ = _fine_tuned(model, images, numbers.tolist(), settings)
@@ -296,6 +298,17 @@ class ViTClassifier(ClassifierMixin, _WithModel):
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key != "_tuned"}
+
+
+def _settings_of(fine_tune: Any) -> dict[str, Any]:
+    if fine_tune is True:
+        return {}
+    if not isinstance(fine_tune, Mapping):
+        raise TypeError(f"ViTClassifier: fine_tune: expected True, False or settings of training, got {fine_tune!r}")
+    if "model" in fine_tune:
+        raise TypeError("ViTClassifier: fine_tune: training starts from the classifier's model; leave model out")
+    training_texts("ViTClassifier: fine_tune", fine_tune)  # what else train takes is the classifier's
+    return dict(fine_tune)
 
 
 # What is loaded of a run; the rest goes on with training.

@@ -197,6 +197,15 @@ def test_fine_tuning_takes_images_as_all_do(digit_photos):
         ViTClassifier(DIGITS, fine_tune=True, C=2).fit(digit_photos, LABELS)
     with pytest.raises(TypeError, match="epoch"):
         ViTClassifier(DIGITS, fine_tune={"epoch": 1}).fit(digit_photos, LABELS)
+    for name in ("out", "resume", "progress"):
+        with pytest.raises(TypeError, match=f"fine_tune: unknown setting '{name}'"):
+            ViTClassifier(DIGITS, fine_tune={name: True}).fit(digit_photos, LABELS)
+    with pytest.raises(TypeError, match="leave model out"):
+        ViTClassifier(DIGITS, fine_tune={"model": DIGITS}).fit(digit_photos, LABELS)
+    with pytest.raises(TypeError, match="fine_tune: expected True, False or settings"):
+        ViTClassifier(DIGITS, fine_tune="yes").fit(digit_photos, LABELS)
+    with pytest.raises(qkv.Error, match="image 19: there is no file /nowhere.png"):
+        ViTClassifier(DIGITS, fine_tune=True).fit([*digit_photos[:-1], "/nowhere.png"], LABELS)
 
 
 def test_what_a_model_cannot_do_is_said_by_fit(digits):

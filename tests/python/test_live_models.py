@@ -141,6 +141,15 @@ def test_a_model_with_nothing_to_compare_is_taken_as_it_is_on_request():
     assert "embed" in qkv.from_transformers(model, verify=False).abilities
 
 
+def test_training_needs_files(tmp_path):
+    taken = qkv.from_timm(timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1), verify=False)
+    images = np.zeros((4, 32, 32, 3), np.uint8), [0, 1, 0, 1]
+    with pytest.raises(qkv.Error, match="save it first"):
+        qkv.train(images, model=taken, out=tmp_path / "run")
+    taken.save(tmp_path / "model")
+    qkv.train(images, model=tmp_path / "model", out=tmp_path / "run", steps=1, batch=2, progress=False)
+
+
 def test_two_towers_compare_as_the_original_does(tmp_path):
     case = CASES["hf_clip"]
     model = build(case)

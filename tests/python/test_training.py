@@ -83,6 +83,10 @@ def test_a_folder_of_a_run_is_opened(run):
     assert again.best == run.best and repr(again) == repr(run)
     with pytest.raises(qkv.Error, match="config.yaml"):
         qkv.TrainingRun(os.path.dirname(run.path))
+    with pytest.raises(qkv.Error, match="there is no nope/config.yaml: expected a folder of qkv.train"):
+        qkv.TrainingRun("nope")
+    with pytest.raises(TypeError, match="TrainingRun: expected a path"):
+        qkv.TrainingRun(run)
 
 
 def test_files_folders_and_arrays_give_the_same_weights(run, tmp_path):
@@ -101,6 +105,19 @@ def test_files_folders_and_arrays_give_the_same_weights(run, tmp_path):
     }
     of_arrays = qkv.train(arrays["train"], validation=arrays["val"], out=tmp_path / "of_arrays", **options)
     assert weights(of_folder) == weights(of_files) == weights(of_arrays)
+    columns = ((column for column in labelled[split]) for split in ("train", "val"))
+    data, validation = (tuple(iter(column) for column in of) for of in columns)
+    of_columns = qkv.train(data, validation=validation, out=tmp_path / "of_columns", **options)
+    assert weights(of_columns) == weights(of_files)
+
+
+def test_listed_images_that_cannot_be_read_are_warned_of(tmp_path):
+    images, sides = draw(24, 0)
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / f"{i:02}.png")
+    (tmp_path / "03.png").write_bytes(b"broken")
+    with pytest.warns(qkv.ModelWarning, match="1 of .* images of train could not be read and are left out"):
+        qkv.train((sorted(tmp_path.glob("*.png")), sides), validation=draw(6, 1), out=tmp_path / "run", steps=1, **SMALL)
 
 
 def test_it_continues_from_a_model(tmp_path):
@@ -318,6 +335,7 @@ def test_other_threads_have_their_turns(tmp_path, digits):
         (qkv.Error, "attention: expected one of separate, shared", dict(attention="none")),
         (qkv.Error, "minutes is instead of epochs", dict(epochs=1, minutes=2)),
         (qkv.Error, "heads", dict(width=16, heads=3)),
+        (TypeError, "train: resume: expected True or False, got 'no'", dict(resume="no")),
     ],
 )
 def test_wrong_settings_are_named(error, text, arguments, tmp_path):
@@ -326,14 +344,31 @@ def test_wrong_settings_are_named(error, text, arguments, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+class NAType:
+    """As that of pandas, whose comparisons are neither true nor false."""
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
 @pytest.mark.parametrize(
     "error, text, data",
     [
         (qkv.Error, "no /nowhere", "/nowhere"),
         (qkv.Error, "3 images and 1 labels", (draw(3, 0)[0], ["left"])),
         (qkv.Error, "labels 0 and '0': two classes of one name", (draw(3, 0)[0], [0, "0", 1])),
-        (TypeError, "label 1: expected a number or name of a class, got None", (draw(3, 0)[0], [0, None, 1])),
-        (TypeError, "label 0: expected a number", (draw(2, 0)[0], np.eye(2))),
+        (qkv.Error, "label 1 is missing", (draw(3, 0)[0], [0, None, 1])),
+        (qkv.Error, "label 2 is missing", (draw(3, 0)[0], np.array([0, 1, np.nan]))),
+        (qkv.Error, "label 0 is missing", (draw(3, 0)[0], [NAType(), "a", "b"])),
+        (TypeError, "label 0: expected a number .* one-hot rows, labels.argmax", (draw(2, 0)[0], np.eye(2))),
+        (TypeError, "label 1: expected a number or name of a class, got b'a'", (draw(2, 0)[0], [1, b"a"])),
+        (qkv.Error, "data: image 1: there is no file /nowhere/b.png", ([__file__, "/nowhere/b.png"], [0, 1])),
+        (TypeError, "a label for each image", ("/photos", ["a"])),
+        (TypeError, "data: images: a dict has no order", ({"a.png": 1}, ["a"])),
+        (TypeError, "data: labels: a int", (["a.png"], 1)),
         (TypeError, r"uint8 \[images, height, width\]", (np.zeros((3, 8, 8)), [0, 1, 1])),
         (TypeError, "expected a path or", np.zeros((3, 8, 8))),
         (qkv.Error, "fewer than two", (draw(3, 0)[0], ["left"] * 3)),

@@ -1,6 +1,6 @@
 """What a user writes, for type checkers: test_types.py has mypy read it, and nothing runs it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -65,6 +65,8 @@ def take_apart(model: qkv.Model, photo: bytes) -> None:
     assert_type(run, qkv.Run)
     assert_type(model.explore(photo), qkv.Exploration)
     assert_type(qkv.train("photos", out="run"), qkv.TrainingRun)
+    columns: tuple[Iterable[str], Iterable[Any]] = (["cat.jpg"], {"cat": 1})
+    assert_type(qkv.train(columns, validation=(numpy.zeros((1, 8, 8), numpy.uint8), [0]), out="run"), qkv.TrainingRun)
     assert_type(qkv.pipeline("image-classification", model, top_k=3), qkv.Pipeline)
 
 

@@ -217,8 +217,8 @@ class ImageLearner : public Learner {
     const std::span<const std::string> unreadable = store->unreadable();
     for (size_t i = 0; i < std::min(kShown, unreadable.size()); ++i) Note(unreadable[i]);
     if (!unreadable.empty()) {
-      Note(fmt::format("{} of {} images of {} could not be read and are left out", unreadable.size(), split.size(),
-                       split.name));
+      Note(fmt::format("warning: {} of {} images of {} could not be read and are left out", unreadable.size(),
+                       split.size(), split.name));
     }
     return store;
   }
