@@ -34,7 +34,10 @@ def opened(model: ModelOrPath) -> Model:
 def source_of(model: Model) -> tuple[str, dict[str, Any]]:
     """Path and options of qkv.load, for configurations and other processes."""
     if model._source is None:
-        raise _core.Error(f"{model.path}: a model taken over from memory has no path to load it from: save it first")
+        raise _core.Error(
+            f"{model.path}: a model taken over from memory has no path to load it from: save it first "
+            "(save_pretrained, or timm.models.save_for_hf), and give its folder"
+        )
     return model._source
 
 

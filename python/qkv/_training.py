@@ -336,7 +336,7 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
         raise TypeError(f"train: {name}: expected a path or (images, labels), got a {type(data).__name__}")
     images, labels = data
     if isinstance(images, (str, bytes)) or isinstance(labels, (str, bytes)):
-        raise TypeError(f"train: {name}: expected a path or (images, labels) with a label for each image, got {data!r:.60}")
+        raise TypeError(f"train: {name}: expected a path or (images, labels), a label for each image, got {data!r:.60}")
     if not hasattr(images, "dtype") or not hasattr(images, "ndim") or images.ndim == 1:
         images = list(items(f"train: {name}: images", images, "paths or an array"))
     labels = items(f"train: {name}: labels", labels, "classes")
@@ -370,7 +370,9 @@ def _labelled(name: str, data: Any) -> tuple[list[Any], Any]:
 
 def _is_missing(label: Any) -> bool:
     """None, NaN, and what pandas has for them, which is not equal to itself, nor different."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+    if isinstance(label, float):
+        return label != label
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
 def _finite(loss: float) -> float:

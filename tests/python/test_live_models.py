@@ -142,11 +142,12 @@ def test_a_model_with_nothing_to_compare_is_taken_as_it_is_on_request():
 
 
 def test_training_needs_files(tmp_path):
-    taken = qkv.from_timm(timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1), verify=False)
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
+    taken = qkv.from_timm(model, verify=False)
     images = np.zeros((4, 32, 32, 3), np.uint8), [0, 1, 0, 1]
-    with pytest.raises(qkv.Error, match="save it first"):
+    with pytest.raises(qkv.Error, match="save it first .*save_for_hf"):
         qkv.train(images, model=taken, out=tmp_path / "run")
-    taken.save(tmp_path / "model")
+    timm.models.save_for_hf(model, tmp_path / "model", safe_serialization=True)
     qkv.train(images, model=tmp_path / "model", out=tmp_path / "run", steps=1, batch=2, progress=False)
 
 

@@ -117,7 +117,8 @@ def test_listed_images_that_cannot_be_read_are_warned_of(tmp_path):
         Image.fromarray(image).save(tmp_path / f"{i:02}.png")
     (tmp_path / "03.png").write_bytes(b"broken")
     with pytest.warns(qkv.ModelWarning, match="1 of .* images of train could not be read and are left out"):
-        qkv.train((sorted(tmp_path.glob("*.png")), sides), validation=draw(6, 1), out=tmp_path / "run", steps=1, **SMALL)
+        data = sorted(tmp_path.glob("*.png")), sides
+        qkv.train(data, validation=draw(6, 1), out=tmp_path / "run", steps=1, **SMALL)
 
 
 def test_it_continues_from_a_model(tmp_path):
