@@ -49,7 +49,7 @@ class Evaluated:
 
     @property
     def accuracy(self) -> float:
-        """The share of images, tokens or bytes that are right, 0 to 1; of pairs in percent, as all of their numbers."""
+        """The share of images, tokens or bytes that are right, 0 to 1."""
         return self.numbers["top1"]
 
     @property

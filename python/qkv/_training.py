@@ -141,8 +141,8 @@ class TrainingRun:
         """The evaluation whose model `model()` gives, by the names of `evaluations`; None before the first."""
         columns = self.evaluations
         rows = [{name: column[i].item() for name, column in columns.items()} for i in range(len(columns["step"]))]
-        # A text and pairs are judged by their loss, which alone tells there; the first of equals is kept.
-        by_loss = self.settings.get("preset", "") in ("seq-text", "seq-pairs")
+        # The first of equals is kept.
+        by_loss = self._is_judged_by_loss()
         return min(rows, key=lambda row: (0 if by_loss else -row["accuracy"], _finite(row["loss"])), default=None)
 
     def model(self, *, last: bool = False, **options: Any) -> Model:
@@ -155,6 +155,18 @@ class TrainingRun:
     def curves(self) -> str:
         """Loss, accuracy and learning rate over the steps, as SVG."""
         return _core.run_curves(self._path)
+
+    def _is_judged_by_loss(self) -> bool:
+        """As pairs and texts are, of which it tells more than the share of tokens that are right."""
+        import json
+
+        if self.settings["preset"] == "seq-pairs":
+            return True
+        try:
+            with open(os.path.join(self._path, "config.json"), encoding="utf-8") as file:
+                return bool(json.load(file).get("tokens") == "bytes")
+        except FileNotFoundError:  # no evaluation yet
+            return False
 
     def _logged(self, event: str, *always: str) -> dict[str, numpy.ndarray]:
         """always: names that are there before the first line too."""

@@ -56,6 +56,7 @@ def test_pairs(tmp_path):
         tmp_path / "pairs.tsv", out=tmp_path / "run", steps=2, width=16, depth=1, heads=2, batch=256, vocabulary=300, threads=1
     )
     evaluated = qkv.evaluate(run.model(), tmp_path / "pairs.tsv", split="val", num_beams=1)
+    assert 0 <= evaluated.accuracy <= 1
     assert evaluated.numbers["lines"] == 6 and 0 <= evaluated.numbers["bleu"] <= 100
 
 

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -73,6 +74,8 @@ def test_ctrl_c_ends(call, folders, latencies):
         work = "model = qkv.load(folder)\n" + work
     code = CHILD.format(work="\n".join("    " + line for line in work.splitlines()))
     child = subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    watchdog = threading.Timer(100, child.kill)  # ends the reading of a line that does not come
+    watchdog.start()
     try:
         assert child.stdout.readline() == "begin\n", child.communicate()[1]
         time.sleep(0.4)
@@ -80,6 +83,7 @@ def test_ctrl_c_ends(call, folders, latencies):
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=100)
     finally:
+        watchdog.cancel()
         child.kill()
     assert "finished" not in out, "the call was too short to be interrupted, or was not"
     assert "works" in out and child.returncode == 0, out + err
@@ -94,11 +98,14 @@ def test_ctrl_c_at_the_command_ends_it(folders):
         stderr=subprocess.PIPE,
         env=environment(),
     )
+    watchdog = threading.Timer(100, child.kill)
+    watchdog.start()
     try:
         assert child.stdout.read(1)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=100)
     finally:
+        watchdog.cancel()
         child.kill()
     assert child.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
     assert b"Traceback" not in err

@@ -1,6 +1,7 @@
 """qkv.train: what it learns and leaves, its settings, how it stops and goes on."""
 
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -156,6 +157,24 @@ def test_it_is_the_program(tmp_path):
 SHORT = dict(SAME, steps=20, width=16, depth=1, heads=2)
 
 
+@pytest.mark.parametrize("data, best", [("task:copy", 10), ("text.txt", 20), ("pairs.tsv", 20)])
+def test_the_best_is_by_accuracy_on_tasks_and_by_loss_on_texts(data, best, tmp_path, monkeypatch):
+    """Whatever the preset."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("the cat sat on the mat. " * 100)
+    Path("pairs.tsv").write_text("".join(f"eins {i} zwei\tone {i} two\n" for i in range(60)))
+    more = dict(vocabulary=300, batch=256) if data == "pairs.tsv" else dict(preset="seq-text", length=16, batch=4)
+    told = []
+    run = qkv.train(data, out="run", eval_steps=10, on_evaluation=told.append, **more, **SHORT)
+    assert run.best["step"] == [one.step for one in told if one.best][-1]
+    lines = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "evaluation":
+            line.update(top1=1 / line["step"], loss=1 / line["step"])  # the first is more often right, the last surer
+    Path("run/log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run.best["step"] == best
+
+
 def test_a_text_is_learned_and_continued(tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 200)
     run = qkv.train(tmp_path / "text.txt", out=tmp_path / "run", batch=8, **SHORT)
@@ -237,6 +256,8 @@ def interrupted(train, out, signals):
     child = subprocess.Popen(
         [sys.executable, "-c", code, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     )
+    watchdog = threading.Timer(100, child.kill)  # ends the reading of a line that does not come
+    watchdog.start()
     try:
         assert child.stdout.readline() == "begin\n", child.communicate()[1]
         for _ in range(signals):
@@ -245,6 +266,7 @@ def interrupted(train, out, signals):
             time.sleep(0.5)  # one that comes while the last is raised would be the same exception
         printed, err = child.communicate(timeout=100)
     finally:
+        watchdog.cancel()
         child.kill()
     assert child.returncode == 0 and printed.endswith("works\n"), printed + err
     return printed
@@ -317,14 +339,15 @@ def test_other_threads_have_their_turns(tmp_path, digits):
         with pytest.raises(StopIteration):
             qkv.train("task:copy", out=tmp_path / "run", on_step=step, **dict(TASK, steps=1_000_000))
 
-    thread = threading.Thread(target=train)
+    thread = threading.Thread(target=train, daemon=True)
     thread.start()
-    begun.wait()
+    assert begun.wait(60)
     for _ in range(10):
         digits.classify(np.zeros((28, 28), np.uint8))
     assert thread.is_alive()
     done.set()
-    thread.join()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(
