@@ -192,7 +192,8 @@ class Model(ImageMethods, TextMethods):
 
         layers: a block from 0, several, or "all" (default: the last). heads: likewise, or "mean", "max", "min" of them
         (default: mean). query: the token whose attention it is: "cls", "mean" of the patches, "all", a patch (row, column).
-        rollout: of all blocks from `start`, without the share `discard` of the smallest weights. part: of a text model.
+        rollout: of the blocks from `start` to that of `layers`, without the share `discard` of the smallest weights.
+        part: of a text model.
         target: what an encoder-decoder is given to write. page: every query, which `save("x.html")` needs.
         """
         blocks, chosen_heads = _blocks("layers", layers), _blocks("heads", heads)
@@ -234,7 +235,7 @@ class Model(ImageMethods, TextMethods):
         self,
         inputs: Any,
         *,
-        cache: str | Sequence[str] = (),
+        cache: str | Iterable[str] | None = (),
         edits: Mapping[str, Edit] | None = None,
         target: str | None = None,
         decoder_input_ids: Any = None,

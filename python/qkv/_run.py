@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _core
+from ._arguments import array
 
 if TYPE_CHECKING:
     import numpy
@@ -54,21 +55,21 @@ def run(
     model: Model,
     core: Any,
     inputs: dict[str, numpy.ndarray],
-    cache: str | Sequence[str],
+    cache: str | Iterable[str] | None,
     edits: Mapping[str, Edit] | None,
 ) -> Run:
     """core: the model's, built as its files store it. inputs: as of Run.inputs."""
     names: list[str] = core.activations
     if edits is not None and not isinstance(edits, Mapping):
         raise TypeError(f"run: edits: expected a dict of names and changes, got {edits!r}")
-    if not isinstance(cache, Iterable):
-        raise TypeError(f"run: cache: expected names of activations, got {cache!r}")
-    kept = [name for pattern in ([cache] if isinstance(cache, str) else cache) for name in _matching(pattern, names)]
+    if cache is not None and not isinstance(cache, Iterable):
+        raise TypeError(f'run: cache: expected names of activations, or "*" for all, got {cache!r}')
+    kept = [name for pattern in ([cache] if isinstance(cache, str) else cache or ()) for name in _matching(pattern, names)]
     changes: dict[str, list[tuple[int | None, Edit]]] = {}
     for pattern, edit in (edits or {}).items():
         if edit is None:
             raise TypeError(f"run: edits: {pattern}: None changes nothing; expected a number, an array or a function")
-        of_head = _OF_HEAD.fullmatch(pattern)
+        of_head = _OF_HEAD.fullmatch(pattern) if isinstance(pattern, str) else None
         head = int(of_head[2]) if of_head else None
         for name in _matching(of_head[1] if of_head else pattern, names):
             changes.setdefault(name, []).append((head, edit))
@@ -115,9 +116,9 @@ def _apply(name: str, activation: numpy.ndarray, head: int | None, edit: Edit) -
     if value is None or value is part:
         return
     try:
-        part[...] = numpy.asarray(value)
-    except (ValueError, TypeError):
+        part[...] = array("the value", value, numpy.float32)
+    except (ValueError, TypeError) as error:
         raise _core.Error(
-            f"run: {name}: an edit is a number, an array that fits {list(part.shape)}, or a function that gives one, "
-            f"got {getattr(value, 'shape', None) or repr(value)}"
+            f"run: {name}: an edit is a number, an array that fits {list(part.shape)}, or a function that gives one: "
+            f"{error}"
         ) from None

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     Change = Callable[["numpy.ndarray", str], "numpy.ndarray"]
 
 
+def _require(edit: str, kind: str, name: str) -> None:
+    """name: of an activation, or of a head of one."""
+    if not re.search(rf"\.{kind}(\.\d+)?$", name):
+        raise _core.Error(f"edits.{edit} is for \"….{kind}\", not for {name}")
+
+
 def _are_of_one_text(scores: numpy.ndarray, name: str) -> bool:
     """Queries and keys are the same tokens; those of cross-attention may be as many."""
     return scores.shape[-1] == scores.shape[-2] and ".cross." not in name
@@ -32,11 +38,12 @@ def symmetry(t: float) -> Change:
 
     Raises Error for causal or padded texts, where a token may see another that does not see it.
     """
-    t = number("t", t)
+    number("symmetry: t", t)
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
 
+        _require("symmetry", "scores", name)
         if not _are_of_one_text(scores, name):
             raise _core.Error(f"{name}: {list(scores.shape)}: only scores of tokens with each other have a symmetric part")
         mirrored, unseen = scores.swapaxes(-1, -2), numpy.isneginf(scores)
@@ -58,6 +65,7 @@ def rank(r: int) -> Change:
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
 
+        _require("rank", "scores", name)
         if not numpy.isfinite(scores).all():
             raise _core.Error(f"{name}: scores of keys that a query does not see have no rank")
         centred = scores.astype(numpy.float64)
@@ -76,9 +84,9 @@ def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
     >>> run = model.run("photo.jpg", edits={"blocks.*.attn.q": query, "blocks.*.attn.k": key})
     """
 
-    strength = number("strength", strength)
-    if whole("seed", seed) < 0:
-        raise _core.Error(f"seed: expected at least 0, got {seed}")
+    number("gauge: strength", strength)
+    if whole("gauge: seed", seed) < 0:
+        raise _core.Error(f"gauge: seed: expected at least 0, got {seed}")
 
     def of_layer(width: int, name: str) -> numpy.ndarray:
         import numpy
@@ -89,11 +97,13 @@ def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
         return rotation * numpy.exp(strength * random.uniform(-1, 1, width))
 
     def query(rows: numpy.ndarray, name: str) -> numpy.ndarray:
+        _require("gauge's first", "q", name)
         return rows @ of_layer(rows.shape[-1], name)
 
     def key(rows: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
 
+        _require("gauge's second", "k", name)
         return rows @ numpy.linalg.inv(of_layer(rows.shape[-1], name)).T
 
     return query, key
@@ -102,11 +112,12 @@ def gauge(strength: float = 1.0, seed: int = 0) -> tuple[Change, Change]:
 def hide(*tokens: int) -> Change:
     """Of "….scores": no other token attends to these."""
     for token in tokens:
-        whole("hide: tokens", token)
+        whole("hide", token)
 
     def change(scores: numpy.ndarray, name: str) -> numpy.ndarray:
         import numpy
 
+        _require("hide", "scores", name)
         keys, itself = scores.shape[-1], _are_of_one_text(scores, name)
         for token in tokens:
             if not 0 <= token < keys:

@@ -212,6 +212,23 @@ def test_two_maps_have_queries_and_keys_of_their_own():
     np.testing.assert_allclose(gauged.logits, plain.logits, atol=1e-3)
 
 
+@pytest.mark.parametrize("make,name", [(lambda: qkv.edits.hide(1), "blocks.1.attn.weights"),
+                                       (lambda: qkv.edits.symmetry(0), "blocks.1.attn.weights"),
+                                       (lambda: qkv.edits.rank(1), "blocks.1.attn.heads.2"),
+                                       (lambda: qkv.edits.gauge()[0], "blocks.1.attn.scores"),
+                                       (lambda: qkv.edits.gauge()[1], "blocks.1.attn.q")])
+def test_edits_say_what_they_are_for(make, name, digits, photos):
+    with pytest.raises(qkv.Error, match=f"is for .*, not for {name}"):
+        digits.run(photos, edits={name: make()})
+
+
+@pytest.mark.parametrize("make", [lambda: qkv.edits.hide([1, 2]), lambda: qkv.edits.hide("1"), lambda: qkv.edits.symmetry("a"),
+                                  lambda: qkv.edits.rank("3"), lambda: qkv.edits.gauge("a"), lambda: qkv.edits.gauge(1, 0.5)])
+def test_edits_are_made_of_numbers(make):
+    with pytest.raises(TypeError, match="expected a (whole )?number, got"):
+        make()
+
+
 def test_the_files_are_those_that_were_loaded(tmp_path, monkeypatch):
     for folder, name in (("here", "digits-shared"), ("there", "digits-merged")):
         shutil.copytree(ROOT / "models" / name, tmp_path / folder / "model")
@@ -251,6 +268,10 @@ def test_errors_say_what_there_is(digits, photos):
         digits.run(photos, edits={"norm": lambda activation, name: "no"})
     with pytest.raises(TypeError, match="texts"):
         digits.run(photos, cache=[3])
+    assert list(digits.run(photos, cache=None)) == ["logits", "tokens"]
+    for no_number in ("0", 1 + 2j, "x", [None]):
+        with pytest.raises(qkv.Error, match="blocks.1.norm1: an edit is a number"):
+            digits.run(photos, edits={"blocks.1.norm1": no_number})
     with pytest.raises(ZeroDivisionError):
         digits.run(photos, edits={"norm": lambda activation, name: 1 / 0})
     with pytest.raises(qkv.Error, match="tokens 0 to 49"):
