@@ -183,7 +183,8 @@ def require_dense(name: str, tensor: Any) -> None:
 
 
 def array(name: str, values: Any, dtype: Any) -> Any:
-    """A contiguous array of this type; a tensor of PyTorch as it is if it is on the CPU and has no gradient."""
+    """A contiguous array of this type, or for None of its own; a tensor of PyTorch as it is if it is on the CPU and has
+    no gradient."""
     import numpy
 
     if hasattr(values, "numpy") and hasattr(values, "detach"):
@@ -194,7 +195,7 @@ def array(name: str, values: Any, dtype: Any) -> Any:
         given = numpy.asarray(values)
         if given.dtype.kind not in "biuf":
             raise TypeError(f"{name}: expected numbers, got {given.dtype}")
-        if numpy.dtype(dtype).kind == "i" and given.dtype.kind == "f" and given.size:
+        if dtype is not None and numpy.dtype(dtype).kind == "i" and given.dtype.kind == "f" and given.size:
             raise TypeError(f"{name}: expected whole numbers, got {given.dtype}")
         return numpy.ascontiguousarray(given, dtype=dtype)
     except (ValueError, OverflowError) as error:

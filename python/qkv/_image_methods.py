@@ -80,6 +80,8 @@ class ImageMethods:
         positive("top", top)
         words = None if prompts is None else texts("prompts", prompts)
         patterns = texts("templates", templates)
+        if patterns and words is None:
+            raise _core.Error("classify: templates are texts around the names of classes: give these too, by prompts=[…]")
         keep, skip, together = boolean("logits", logits), skips(on_error), batch(batch_size)
         several, single, count = _images.listed(images)
         results = []

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     _Blocks = int | Iterable[int] | Literal["all"] | str | None
 
+_IDS = ("input_ids", "attention_mask", "token_type_ids", "decoder_input_ids")
+_INPUTS = ("pixels", *_IDS)  # of a pass
+
 
 @suggest_keywords(*NAMES)
 class Model(ImageMethods, TextMethods):
@@ -119,13 +122,8 @@ class Model(ImageMethods, TextMethods):
         wanted = [] if outputs is None else texts("outputs", outputs)
         hidden = sorted({_number_of(name) for name in wanted if name.startswith("hidden.")})
         attention = sorted({_number_of(name) for name in wanted if "attention." in name})
-        ids = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "decoder_input_ids": decoder_input_ids,
-        }
-        given = {key: _read("forward", key, value) for key, value in ids.items() if value is not None}
+        ids = zip(_IDS, (input_ids, attention_mask, token_type_ids, decoder_input_ids))
+        given = {key: _read("forward", key, value) for key, value in ids if value is not None}
         arrays: dict[str, FloatArray]
         if given:
             if pixels is not None:
@@ -271,7 +269,10 @@ class Model(ImageMethods, TextMethods):
                 raise _core.Error("run: an empty dict, expected pixels or input_ids")
             if target is not None or decoder_input_ids is not None:
                 raise TypeError("run: beside a dict expected no target or decoder_input_ids: the dict has all inputs")
-            return {text("inputs", key): _read("run", key, value) for key, value in inputs.items()}
+            for key in inputs:
+                if key not in _INPUTS:
+                    raise _core.Error(f"run: there is no input {key!r}; there are {', '.join(_INPUTS)}")
+            return {key: _read("run", key, value) for key, value in inputs.items()}
         passed: dict[str, NDArray[Any]] = {}
         reads_text = self._core.is_text
         has_both = any(name.startswith("decoder.") for name in self.activations)
@@ -297,6 +298,8 @@ class Model(ImageMethods, TextMethods):
         elif has_both and reads_text:
             if not isinstance(inputs, str):
                 raise _core.Error("run: of several texts an encoder-decoder needs decoder_input_ids, [texts, tokens]")
+            if not inputs.strip():
+                raise _core.Error("run: the text is empty; give words, or ids and decoder_input_ids")
             written = self.attend(inputs, part="decoder", layers=0, heads=0, target=target)
             passed["decoder_input_ids"] = numpy.array([written.facts["column_ids"]], numpy.int64)
         elif has_both:
@@ -323,6 +326,8 @@ def _read(work: str, name: str, values: Any) -> NDArray[Any]:
     import numpy
 
     of_images = name == "pixels"
+    if of_images and (kind := array(name, values, None).dtype).kind != "f":
+        raise _core.Error(f"{work}: {name}: an array of {kind}, expected floats, as model.preprocess makes them of images")
     given: NDArray[Any] = array(name, values, numpy.float32 if of_images else numpy.int64)
     if given.ndim != (4 if of_images else 2):
         wanted = "[images, channels, height, width], as model.preprocess gives it" if of_images else "[texts, tokens]"
@@ -338,7 +343,7 @@ def _blocks(name: str, given: Any) -> str:
     if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, dict)) and getattr(given, "ndim", 1) != 0:
         numbers = [str(whole(name, one)) for one in given]
         if not numbers:
-            raise _core.Error(f"{name}: expected at least one number")
+            raise _core.Error(f'attend: {name}: an empty list; expected numbers from 0, or "all"')
         return ",".join(numbers)
     return str(whole(name, given))
 
