@@ -39,8 +39,6 @@ def explore(
     place = template.find('<script type="module" id="program">')
     if place < 0:
         raise _core.Error("explore: this qkv was built without Node.js, so it has no page of the explorer")
-    if core.folder and not os.path.exists(core.folder):
-        raise _core.Error(f"explore: {model}: its files are gone; save the model to a folder, and load that")
     title = os.path.basename(os.path.normpath(model)) if os.path.exists(model) else model
     recorder = _Recorder(core.explorer(title), item)
     kept: list[str] = []

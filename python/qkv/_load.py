@@ -116,10 +116,7 @@ def files_of(work: str, model: Model | Path, hints: dict[str, Any]) -> tuple[Any
         return _core.entry(path, _hints(work, hints)), path
     if hints:
         raise TypeError(f"{work}: {next(iter(hints))}: an open model has its hints already")
-    entry = model._core.entry
-    if entry.path and not os.path.exists(entry.path):
-        raise _core.Error(f"{work}: {model.path} has no files any more: save it to a folder, and give that")
-    return entry, model.path
+    return model._entry(work), model.path
 
 
 def _named(work: str, path: Any) -> str:

@@ -254,10 +254,15 @@ class Model(ImageMethods, TextMethods):
 
     @functools.cached_property
     def _as_stored(self) -> Any:
-        folder = self._core.folder
-        if folder and not os.path.exists(folder):
-            raise _core.Error(f"run: {self._path}: its files are gone; save the model to a folder, and load that")
+        self._entry("run")
         return self._core.as_stored()
+
+    def _entry(self, work: str) -> Any:
+        """Its files, for what reads them anew."""
+        entry = self._core.entry
+        if entry.path and not os.path.exists(entry.path):
+            raise _core.Error(f"{work}: {self._path} has no files any more: save it to a folder, and load that")
+        return entry
 
     def _passed(self, inputs: Any, target: str | None, decoder_input_ids: Any) -> dict[str, NDArray[Any]]:
         import numpy
@@ -318,6 +323,7 @@ class Model(ImageMethods, TextMethods):
         """
         from ._explorer import explore
 
+        self._entry("explore")
         return explore(self._core, self._path, image, views, progress)
 
 

@@ -239,6 +239,15 @@ def test_the_files_are_those_that_were_loaded(tmp_path, monkeypatch):
     np.testing.assert_allclose(model.run(pixels).logits, model.forward(pixels)["logits"], atol=1e-4)
 
 
+@pytest.mark.parametrize("work", ["run", "explore"])
+def test_a_model_without_files_says_so(work, tmp_path, photos):
+    shutil.copytree(ROOT / "models/digits-shared", tmp_path / "model")
+    model = qkv.load(tmp_path / "model")
+    shutil.rmtree(tmp_path / "model")
+    with pytest.raises(qkv.Error, match=f"^{work}: .*has no files any more: save it"):
+        getattr(model, work)(photos[0])
+
+
 def test_what_would_be_left_unread_is_refused(digits, photos):
     pixels = {"pixels": digits.preprocess(photos)}
     with pytest.raises(TypeError, match="encoder-decoder of texts"):
