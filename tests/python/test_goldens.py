@@ -48,6 +48,16 @@ def test_images_are_those_of_the_original(name, open_golden):
     assert len(wanted) >= 5
 
 
+@pytest.mark.parametrize("name", ["timm_distilled", "timm_distilled_features"])
+def test_vectors_of_distilled_models_are_the_mean_of_two_tokens(name):
+    """As timm's forward_head(…, pre_logits=True)."""
+    model = qkv.load(GOLDEN / name)
+    image = np.random.default_rng(0).integers(0, 256, (*model.info["image_size"], 3), dtype=np.uint8)
+    tokens = model.forward(model.preprocess(image), outputs=["tokens"])["tokens"]
+    np.testing.assert_allclose(model.embed(image), tokens[0, :2].mean(0), atol=1e-5)
+    np.testing.assert_allclose(model.embed(image, pool="cls"), tokens[0, 0], atol=1e-5)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_published_models_are_as_on_their_cards(name):
     folder = GOLDEN / "known" / name

@@ -486,7 +486,14 @@ void Vit<T>::Classify(View<const T> tokens, const Outputs<T>& outputs, Arena& ar
     nn::LinearForward<T>(pooled, projection_, projected);
     pooled = projected;
   }
-  if (!outputs.pooled.empty()) CopyDense<T>(pooled, outputs.pooled);
+  if (!outputs.pooled.empty()) {
+    CopyDense<T>(pooled, outputs.pooled);
+    // As timm takes the vector of a distilled model, whatever its classifiers read.
+    const bool of_two = config_.distillation_mean && config_.distillation_token;
+    for (int64_t b = 0; b < B && of_two; ++b) {
+      for (int64_t d = 0; d < D; ++d) outputs.pooled.row(b)[d] = (outputs.pooled.row(b)[d] + second.row(b)[d]) / 2;
+    }
+  }
   if (outputs.logits.empty()) return;
   Require(outputs.logits.shape() == Shape({B, config_.outputs()}) && outputs.logits.dense(),
           "forward: logits are {}, expected [{}, {}], dense", outputs.logits.shape(), B, config_.outputs());
