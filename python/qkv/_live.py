@@ -33,8 +33,7 @@ def from_timm(
         save_for_hf(model, folder, model_args=given, safe_serialization=True)
         taken = load(folder, **options)
         taken._keep_files()
-    taken._source = None  # its folder is gone
-    taken._path = f"timm {(model.pretrained_cfg or {}).get('architecture') or type(model).__name__}"
+    _forget_folder(taken, f"timm {(model.pretrained_cfg or {}).get('architecture') or type(model).__name__}")
     if verify:
         _compare(taken, model, options, "timm", *_answers_of_timm(model, taken))
     return taken
@@ -54,8 +53,7 @@ def from_transformers(model: Any, processor: Any = None, *, verify: bool = True,
             processor.save_pretrained(folder)
         taken = load(folder, **options)
         taken._keep_files()
-    taken._source = None
-    taken._path = f"transformers {type(model).__name__}"
+    _forget_folder(taken, f"transformers {type(model).__name__}")
     if verify:
         _compare(taken, model, options, "transformers", *_answers_of_transformers(model, taken))
     return taken
@@ -71,6 +69,13 @@ def _folder() -> Iterator[str]:
         prefix="qkv-", dir=memory if os.access(memory, os.W_OK) else None, ignore_cleanup_errors=True
     ) as folder:
         yield folder
+
+
+def _forget_folder(taken: Model, name: str) -> None:
+    """It is gone."""
+    taken._source = None
+    taken._path = name
+    taken._core.rename(name)
 
 
 @contextmanager

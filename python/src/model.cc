@@ -36,6 +36,7 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
   }
   if (const std::string unread = files.UnreadHeads(); !unread.empty()) app::Notify(note, unread);
   const std::string& path = entry_.path;
+  name_ = path.empty() ? "the built-in digit classifier" : app::NameOf(facts_, entry_);
   if (facts_.is_text()) {
     try {
       language_.emplace(files.BuildLanguage());
@@ -78,9 +79,14 @@ std::vector<std::string_view> Model::Methods() const {
 
 void Model::RequireWork(const char* work, const app::Ability& ability) const {
   if (ability.has(facts_)) return;
-  Fail("{}: {} is {}, expected {}; its methods are {}", work,
-       entry_.path.empty() ? "the built-in digit classifier" : app::NameOf(facts_, entry_), Describe(facts_.kind()),
-       ability.expected, EscapedText{fmt::format("{}", fmt::join(Methods(), ", "))});
+  Fail("{}: {} is {}, expected {}; its methods are {}", work, name_, Describe(facts_.kind()), ability.expected,
+       EscapedText{fmt::format("{}", fmt::join(Methods(), ", "))});
+}
+
+void Model::Rename(const std::string& name) {
+  name_ = name;
+  const size_t at = no_tokenizer_.find(entry_.path);
+  if (at != std::string::npos) no_tokenizer_.replace(at, entry_.path.size(), name);
 }
 
 const model::Model& Model::Images(const char* work, const app::Ability& ability) const {

@@ -35,6 +35,8 @@ class Model {
   const app::ModelFacts& facts() const { return facts_; }
   const io::Json& info() const { return info_; }  // the fields of `qkv info --json`
   int threads() const { return threads_; }
+  /// What errors call the model from now on, in place of the path that it was loaded from.
+  void Rename(const std::string& name);
   /// The methods of qkv.Model that this one has.
   std::vector<std::string_view> Methods() const;
 
@@ -54,6 +56,7 @@ class Model {
   void RequireTokenizer(const char* work, bool there) const;
 
   app::ModelEntry entry_;
+  std::string name_;
   app::ModelFacts facts_;
   io::Json info_;
   const int threads_;

@@ -66,6 +66,14 @@ def test_models_of_the_registry_need_no_arguments(name):
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(taken)
     assert len(taken.classify(np.zeros((50, 50, 3), dtype=np.uint8))) == 5
+    image = np.random.default_rng(0).integers(0, 256, (*taken.info["image_size"], 3), dtype=np.uint8)
+    with torch.inference_mode():
+        close(taken.embed(image)[None], model.forward_head(model.forward_features(torch.tensor(taken.preprocess(image))), pre_logits=True))
+    for work in (taken.run, taken.explore):
+        with pytest.raises(qkv.Error, match=f"timm {name} has no files any more: save it to a folder"):
+            work(image)
+    with pytest.raises(qkv.Error, match=f"^detect: timm {name} is an image model"):
+        taken.detect(image)
 
 
 def tokenizer_of(vocabulary, folder):
