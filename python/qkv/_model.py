@@ -117,7 +117,7 @@ class Model(ImageMethods, TextMethods):
 
         pixels: [images, channels, height, width] of float32, as `preprocess` gives them. A text model takes ids, and its
         outputs are "tokens", "pooled", "logits", "attention.N", "cross_attention.N", "encoder_attention.N". outputs None:
-        all but hidden states and attention.
+        all but hidden states and attention. A run of `qkv train` on tasks or texts takes input_ids.
         """
         wanted = [] if outputs is None else texts("outputs", outputs)
         hidden = sorted({_number_of(name) for name in wanted if name.startswith("hidden.")})
@@ -279,11 +279,13 @@ class Model(ImageMethods, TextMethods):
                     raise _core.Error(f"run: there is no input {key!r}; there are {', '.join(_INPUTS)}")
             return {key: _read("run", key, value) for key, value in inputs.items()}
         passed: dict[str, NDArray[Any]] = {}
-        reads_text = self._core.is_text
+        reads_text, reads_ids = self._core.is_text, self._core.kind == "sequence"
         has_both = any(name.startswith("decoder.") for name in self.activations)
         if target is not None and not (has_both and reads_text):
             raise TypeError("run: target is for an encoder-decoder of texts")
-        if not reads_text:
+        if reads_ids and not hasattr(inputs, "ndim"):
+            raise _core.Error("run: a run of qkv train reads ids: give an array of whole numbers, [sequences, tokens]")
+        if not reads_text and not reads_ids:
             are_pixels = getattr(inputs, "ndim", 0) == 4 and not str(inputs.dtype).endswith("uint8")
             passed["pixels"] = _read("run", "pixels", inputs) if are_pixels else self.preprocess(inputs)
         elif isinstance(inputs, str) or not hasattr(inputs, "ndim"):

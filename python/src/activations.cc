@@ -55,10 +55,7 @@ app::ActivationRequest AskedActivations::For(const Model& model, Call& call) con
 }
 
 void BindActivations(ModelClass& model) {
-  const auto names = [](const Model& self) {
-    return app::kCaptureTensors.has(self.facts()) ? app::ActivationNames(self.facts()) : std::vector<std::string>();
-  };
-  model.def_prop_ro("activations", names)
+  model.def_prop_ro("activations", [](const Model& self) { return app::ActivationNames(self.facts()); })
       .def("as_stored", &AsStored, "The same model without what loading folds and merges, in float32.");
 }
 

@@ -18,13 +18,20 @@ struct Method {
   const app::Ability* ability;
 };
 
+// Runs of `qkv train` on tasks and texts, for which the program has no such commands.
+bool HasSequences(const app::ModelFacts& facts) { return facts.sequences.has_value(); }
+bool HasBytes(const app::ModelFacts& facts) { return facts.sequences && app::WritesBytes(*facts.sequences); }
+constexpr app::Ability kPassOfSequences = {"", "", "", "", HasSequences}, kContinueBytes = {"", "", "", "", HasBytes};
+
 constexpr Method kMethods[] = {{"classify", &app::kClassify},      {"classify", &app::kClassifyByPrompts},
                                {"embed", &app::kEmbedImages},      {"encode", &app::kEmbedTexts},
                                {"detect", &app::kDetect},          {"segment", &app::kSegment},
                                {"caption", &app::kWriteCaption},   {"generate", &app::kContinueText},
                                {"translate", &app::kTranslate},    {"summarize", &app::kSummarize},
                                {"attend", &app::kAttendImage},     {"attend", &app::kAttendText},
-                               {"forward", &app::kCaptureTensors}, {"run", &app::kCaptureTensors}};
+                               {"forward", &app::kCaptureTensors}, {"run", &app::kCaptureTensors},
+                               {"generate", &kContinueBytes},      {"forward", &kPassOfSequences},
+                               {"run", &kPassOfSequences}};
 
 }  // namespace
 
@@ -60,8 +67,7 @@ Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
       images_.emplace(files.BuildImages());
     }
   } else if (facts_.kind() == model::ModelKind::kSequences) {
-    bytes_.emplace(files.BuildSequences());
-    if (!app::WritesBytes(bytes_->config())) bytes_.reset();
+    sequences_.emplace(files.BuildSequences());
   }
   if (!no_tokenizer_.empty()) app::Notify(note, "warning: without its tokenizer it reads no texts: " + no_tokenizer_);
 }
@@ -73,7 +79,6 @@ std::vector<std::string_view> Model::Methods() const {
       names.push_back(method.name);
     }
   }
-  if (bytes_) names.push_back("generate");
   return names;
 }
 
@@ -123,6 +128,10 @@ void Model::RequireTokenizer(const char* work, bool there) const {
 const model::CaptionModel& Model::CaptionPasses(const char* work) const {
   RequireWork(work, app::kWriteCaption);
   return *captions_;
+}
+
+const model::SequenceModel<float>* Model::bytes() const {
+  return sequences_ && HasBytes(facts_) ? &*sequences_ : nullptr;
 }
 
 const app::Captioner& Model::Captions(const char* work) const {

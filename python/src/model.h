@@ -48,7 +48,9 @@ class Model {
   const model::TextModel& TextPasses(const char* work) const;  // without a tokenizer
   const app::Captioner& Captions(const char* work) const;
   /// A run of `qkv train` on a text; null for any other model.
-  const model::SequenceModel<float>* bytes() const { return bytes_ ? &*bytes_ : nullptr; }
+  const model::SequenceModel<float>* bytes() const;
+  /// A run of `qkv train` on a task or a text; null for any other model.
+  const model::SequenceModel<float>* sequences() const { return sequences_ ? &*sequences_ : nullptr; }
   const model::CaptionModel& CaptionPasses(const char* work) const;
 
  private:
@@ -66,7 +68,7 @@ class Model {
   std::optional<app::LanguageModel> language_;
   std::optional<model::TextModel> texts_;  // in place of language_ if there is no tokenizer
   std::string no_tokenizer_;               // why
-  std::optional<model::SequenceModel<float>> bytes_;
+  std::optional<model::SequenceModel<float>> sequences_;
   std::optional<model::CaptionModel> captions_;
   std::optional<app::Captioner> captioner_;
 };

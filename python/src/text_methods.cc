@@ -214,6 +214,10 @@ nb::dict ForwardTexts(const Model& model, const std::map<std::string, Ids>& ids,
     const model::CaptionModel& passes = model.CaptionPasses("forward");
     return ToArrays(call.Run([&] { return app::CaptureCaptions(passes, inputs, "forward", attention, activations); }));
   }
+  if (const model::SequenceModel<float>* const passes = model.sequences()) {
+    return ToArrays(
+        call.Run([&] { return app::CaptureSequences(*passes, inputs, "forward", attention, activations); }));
+  }
   const model::TextModel& passes = model.TextPasses("forward");
   return ToArrays(call.Run([&] { return app::CaptureText(passes, inputs, "forward", attention, activations); }));
 }

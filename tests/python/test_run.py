@@ -287,6 +287,30 @@ def test_errors_say_what_there_is(digits, photos):
         digits.run(photos, edits={"*.scores": qkv.edits.hide(50)})
 
 
+@pytest.mark.parametrize("data", ["task:copy", "text"])
+def test_sequences_are_run_by_their_ids(data, tmp_path, digits):
+    if data == "text":
+        (tmp_path / "text.txt").write_text("a text of some words, again and again\n" * 40, encoding="utf-8")
+        data = tmp_path / "text.txt"
+    model = qkv.train(data, out=tmp_path / "run", steps=2, batch=4, depth=2, width=32, heads=2, threads=1, progress=False).model()
+    writes = data != "task:copy"
+    assert model.abilities == ["generate"] * writes + ["forward", "run"]
+    ids = np.array([[1, 2, 3, 4], [4, 3, 2, 1]])
+    run = model.run(ids, cache="*")
+    assert [name for name in run if name in model.activations] == model.activations
+    forward = model.forward(input_ids=ids, outputs=["logits", "tokens", "attention.1"])
+    for name, array in forward.items():
+        np.testing.assert_allclose(run["blocks.1.attn.weights" if name == "attention.1" else name], array, atol=1e-5)
+    edited = model.run(ids, edits={"blocks.*.*.out": 0}, cache="blocks.1.resid_post")
+    np.testing.assert_allclose(edited["blocks.1.resid_post"], run["embed"], atol=1e-6)
+    with pytest.raises(qkv.Error, match="reads ids"):
+        model.run("text")
+    with pytest.raises(qkv.Error, match="\"attention_mask\" is there"):
+        model.forward(input_ids=ids, attention_mask=np.ones_like(ids))
+    with pytest.raises(qkv.Error, match=r"its methods are (generate, )?forward, run"):
+        model.attend("text")
+
+
 def test_a_change_may_call_qkv(digits, photos):
     def change(activation, name):
         digits.classify(photos[0])

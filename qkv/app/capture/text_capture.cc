@@ -168,4 +168,27 @@ Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file,
   return captured;
 }
 
+Captured CaptureSequences(const model::SequenceModel<float>& model, const io::SafeTensors& file,
+                          const std::string& path, const std::vector<int64_t>& attention,
+                          const ActivationRequest& activations) {
+  const Tensor<int32_t> ids = ReadIds(file, "input_ids", path);
+  Require(!ids.empty(), "{}: there is no tensor \"input_ids\"", path);
+  for (const char* name : {"attention_mask", "token_type_ids", "decoder_input_ids"}) {
+    Require(file.Find(name) == nullptr, "{}: \"{}\" is there, and the model reads \"input_ids\" alone", path, name);
+  }
+  const model::SequenceConfig& c = model.config();
+  const int64_t B = ids.dim(0), N = ids.dim(1);
+  Captured captured;
+  Allocator allocate(&captured);
+  model::SequenceOutputs<float> outputs;
+  outputs.logits = allocate.Add("logits", {B, N, c.outputs});
+  outputs.tokens = allocate.Add("tokens", {B, N, c.block.width});
+  outputs.attention = RequestWeights("attention", attention, c.depth, {B, c.block.attention.heads, N, N}, &allocate);
+  ActivationProbe probe("", activations, &captured);
+  outputs.probe = probe.ForPass();
+  Arena arena;
+  model.Forward(ids, {}, arena, outputs);
+  return captured;
+}
+
 }  // namespace qkv::app

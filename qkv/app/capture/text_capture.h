@@ -11,6 +11,7 @@
 #include "qkv/app/capture/capture.h"
 #include "qkv/io/safetensors.h"
 #include "qkv/model/caption_model.h"
+#include "qkv/model/sequence/sequence_model.h"
 #include "qkv/model/sequence/text_model.h"
 
 namespace qkv::app {
@@ -25,6 +26,12 @@ Captured CaptureText(const model::TextModel& model, const io::SafeTensors& file,
 /// The same for "pixels" [B, channels, H, W] and "decoder_input_ids" [B, T].
 Captured CaptureCaptions(const model::CaptionModel& model, const io::SafeTensors& file, const std::string& path,
                          const std::vector<int64_t>& attention, const ActivationRequest& activations = {});
+
+/// The same for "input_ids" [B, N] alone, of a run of `qkv train` on a task or a text: `tokens`, `logits`,
+/// `attention.L`.
+Captured CaptureSequences(const model::SequenceModel<float>& model, const io::SafeTensors& file,
+                          const std::string& path, const std::vector<int64_t>& attention,
+                          const ActivationRequest& activations = {});
 
 /// True for a tensor of ids, masks or types that these read.
 bool IsTokenInput(std::string_view name);
