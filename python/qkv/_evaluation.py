@@ -33,6 +33,8 @@ def evaluate(
     opened = load(model) if isinstance(model, (str, os.PathLike)) else model
     if not hasattr(opened, "_core"):
         raise TypeError(f"evaluate: expected a model or what load takes, got a {type(model).__name__}")
+    if opened._core.is_text or opened._core.kind == "sequence":  # they are read anew
+        opened._entry("evaluate")
     numbers, confusion, page = opened._core.evaluate(
         path("evaluate: data", data), text("split", split), positive("num_beams", num_beams)
     )

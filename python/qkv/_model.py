@@ -262,6 +262,8 @@ class Model(ImageMethods, TextMethods):
         entry = self._core.entry
         if entry.path and not os.path.exists(entry.path):
             raise _core.Error(f"{work}: {self._path} has no files any more: save it to a folder, and load that")
+        if changed := self._core.changed_file:
+            raise _core.Error(f"{work}: {self._path}: {changed} has changed since the model was loaded: load it again")
         return entry
 
     def _passed(self, inputs: Any, target: str | None, decoder_input_ids: Any) -> dict[str, NDArray[Any]]:

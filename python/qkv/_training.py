@@ -316,6 +316,7 @@ def _files_of(model: str | os.PathLike[str] | Model) -> str:
     from ._adapters import source_of
 
     path, options = source_of(model)
+    model._entry("train")
     lost = set(options) - {"dtype", "threads", "cache", "strict"}
     if lost:
         raise _core.Error(f"train: model: training starts from the files of {path}, without {', '.join(sorted(lost))}")

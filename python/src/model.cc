@@ -23,6 +23,9 @@ bool HasSequences(const app::ModelFacts& facts) { return facts.sequences.has_val
 bool HasBytes(const app::ModelFacts& facts) { return facts.sequences && app::WritesBytes(*facts.sequences); }
 constexpr app::Ability kPassOfSequences = {"", "", "", "", HasSequences}, kContinueBytes = {"", "", "", "", HasBytes};
 
+// Names of files that may hold weights or settings: others come and go beside them.
+constexpr std::string_view kRead[] = {".json", ".yaml", ".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".tar"};
+
 constexpr Method kMethods[] = {{"classify", &app::kClassify},      {"classify", &app::kClassifyByPrompts},
                                {"embed", &app::kEmbedImages},      {"encode", &app::kEmbedTexts},
                                {"detect", &app::kDetect},          {"segment", &app::kSegment},
@@ -36,7 +39,11 @@ constexpr Method kMethods[] = {{"classify", &app::kClassify},      {"classify", 
 }  // namespace
 
 Model::Model(const app::AnyModel& files, int threads, const app::Note& note)
-    : entry_(files.entry()), facts_(files.facts()), info_(files.Info()), threads_(threads) {
+    : entry_(files.entry()),
+      stamps_(app::StampFiles(entry_)),
+      facts_(files.facts()),
+      info_(files.Info()),
+      threads_(threads) {
   // They are opened again later, wherever the process is then.
   for (std::string* const name : {&entry_.path, &entry_.labels}) {
     if (!name->empty()) *name = std::filesystem::absolute(*name).string();
@@ -86,6 +93,16 @@ void Model::RequireWork(const char* work, const app::Ability& ability) const {
   if (ability.has(facts_)) return;
   Fail("{}: {} is {}, expected {}; its methods are {}", work, name_, Describe(facts_.kind()), ability.expected,
        EscapedText{fmt::format("{}", fmt::join(Methods(), ", "))});
+}
+
+std::string Model::ChangedFile() const {
+  const app::FileStamps now = app::StampFiles(entry_);
+  for (const auto& [name, stamp] : stamps_) {
+    if (std::ranges::find(kRead, name.extension().string()) == std::end(kRead)) continue;
+    const auto found = now.find(name);
+    if (found == now.end() || found->second != stamp) return name.string();
+  }
+  return "";
 }
 
 void Model::Rename(const std::string& name) {

@@ -13,6 +13,7 @@
 #include "qkv/app/capture/activations.h"
 #include "qkv/app/models/abilities.h"
 #include "qkv/app/models/any_model.h"
+#include "qkv/app/models/model_facts.h"
 #include "qkv/app/texts/caption.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/model/sequence/sequence_model.h"
@@ -37,6 +38,8 @@ class Model {
   int threads() const { return threads_; }
   /// What errors call the model from now on, in place of the path that it was loaded from.
   void Rename(const std::string& name);
+  /// One of its files that is another than when it was loaded, of those that may hold weights or settings; or empty.
+  std::string ChangedFile() const;
   /// The methods of qkv.Model that this one has.
   std::vector<std::string_view> Methods() const;
 
@@ -58,6 +61,7 @@ class Model {
   void RequireTokenizer(const char* work, bool there) const;
 
   app::ModelEntry entry_;
+  app::FileStamps stamps_;
   std::string name_;
   app::ModelFacts facts_;
   io::Json info_;

@@ -126,6 +126,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("kind", [](const Model& self) { return std::string(self.facts().kind_name()); })
       .def_prop_ro("entry", [](const Model& self) { return self.entry(); })
       .def_prop_ro("has_text_tower", [](const Model& self) { return self.facts().has_text_tower(); })
+      .def_prop_ro("changed_file", [](const Model& self) { return ToPathName(self.ChangedFile()); })
       .def("rename", &Model::Rename, "name"_a, "What errors call the model from now on.")
       .def_prop_ro("folder", [](const Model& self) {
         const std::string& path = self.entry().path;

@@ -248,6 +248,20 @@ def test_a_model_without_files_says_so(work, tmp_path, photos):
         getattr(model, work)(photos[0])
 
 
+def test_files_that_changed_are_not_read(tmp_path, photos):
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "models/digits-shared", folder)
+    model = qkv.load(folder)
+    (folder / "notes.md").write_text("a note", encoding="utf-8")
+    model.run(photos)
+    again = qkv.load(folder)
+    shutil.copyfile(ROOT / "models/digits-merged/model.safetensors", folder / "model.safetensors")
+    for work in (lambda: again.run(photos), lambda: again.explore(photos[0]), lambda: qkv.qk.weights(again, 0)):
+        with pytest.raises(qkv.Error, match="model.safetensors has changed since the model was loaded: load it again"):
+            work()
+    assert np.isfinite(model.run(photos).logits).all()  # it has read them
+
+
 def test_what_would_be_left_unread_is_refused(digits, photos):
     pixels = {"pixels": digits.preprocess(photos)}
     with pytest.raises(TypeError, match="encoder-decoder of texts"):
