@@ -225,6 +225,9 @@ class Model(ImageMethods, TextMethods):
         """Names of what a pass computes, in its order: "embed"; of each block "blocks.0.resid_pre", "….norm1", "….attn.q", k,
         v, scores, weights, heads and out, "….resid_mid", "….norm2", "….mlp.hidden", "….mlp.out", "….resid_post"; "norm".
         Of differential attention q, k and scores have the heads of the first map, then those of the second.
+
+        "….attn.out" and "….mlp.out" are what the layer adds to the tokens: with LayerScale, unlike a hook on timm's `attn`.
+        Query tokens of EoMT are there from the block on which they enter.
         """
         names: list[str] = self._core.activations
         return names

@@ -28,11 +28,12 @@ struct Site {
 ///   attn.scores                       [B, H, N, N]  before the softmax; −infinity where a query sees no key
 ///   attn.weights                      [B, H, N, N]  after it; of two maps their difference
 ///   attn.heads                        [B, H, N, E]  sums of values
-///   attn.out, mlp.out                 [B, N, D]     what the layer adds to the tokens
+///   attn.out, mlp.out                 [B, N, D]     what the layer adds to the tokens, with LayerScale
 ///   mlp.hidden                        [B, N, M]     after the activation or gate
 /// and those of cross-attention as those of attention. Of two maps (AttentionConfig::maps) each has queries, keys and
 /// scores of its own: [B, 2 · H, N, r / 2], [B, 2 · G, N, r / 2] and [B, 2 · H, N, N], those of the first map before
-/// those of the second.
+/// those of the second. N leaves out tokens that enter at a later block (queries of EoMT), and a model that adds
+/// positions between blocks has another resid_pre than the resid_post before.
 template <typename T>
 class Probe {
  public:
