@@ -168,7 +168,7 @@ CALLS = [
     ("digits", "attend", {"image_or_text": GREY, "query": (99, 99)}, "99"),
     ("digits", "attend", {"image_or_text": GREY, "query": "nose"}, "nose"),
     ("digits", "attend", {"image_or_text": GREY, "rollout": True, "discard": 2.0}, "discard"),
-    ("digits", "attend", {"image_or_text": GREY, "layers": []}, "layers: expected at least one"),
+    ("digits", "attend", {"image_or_text": GREY, "layers": []}, "layers: an empty list"),
     ("digits", "attend", {"image_or_text": GREY, "layers": np.array(0.5)}, "layers"),
     ("digits", "attend", {"image_or_text": GREY, "rollout": True, "discard": np.array([0.1, 0.2])}, "discard"),
     ("digits", "attend", {"image_or_text": GREY, "rollout": True, "discard": float("nan")}, "discard"),

@@ -279,7 +279,7 @@ def test_what_would_be_left_unread_is_refused(digits, photos):
         with pytest.raises((qkv.Error, TypeError), match="expected a"):
             wrong()
     with pytest.raises(TypeError, match="cache: expected names"):
-        digits.run(photos, cache=None)
+        digits.run(photos, cache=True)
 
 
 def test_errors_say_what_there_is(digits, photos):

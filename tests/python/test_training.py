@@ -285,7 +285,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
 
     with pytest.raises(LookupError):
         qkv.train("task:copy", out=tmp_path / "run", on_step=stop, resume=True, steps=1_000_000, threads=1)
-    assert steps[0] > 2
+    assert steps[0] > 1
 
 
 def test_a_second_ctrl_c_ends_a_long_step(tmp_path):
