@@ -147,7 +147,7 @@ std::vector<std::string_view> SettingNames() {
   std::vector<std::string_view> names(std::begin(kOwnKeys), std::end(kOwnKeys));
   for (const FamilyRow* row : Families()) AddSettings(*row, &names);
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());  // Clang 14 lacks the one of ranges
   return names;
 }
 
