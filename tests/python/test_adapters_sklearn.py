@@ -1,5 +1,6 @@
 """qkv.sklearn: the checks of scikit-learn's estimators, pipelines, searches, pickles, tables."""
 
+import os
 import pickle
 from pathlib import Path
 import numpy as np
@@ -100,7 +101,7 @@ def test_samples_as_people_have_them(digits, digit_photos):
         (digit_photos[0], TypeError, "a list of images"),
         (np.zeros((3, 7)), qkv.Error, "one column of images, got 7"),
         ([1.5], TypeError, "float"),
-        (["/tmp"], qkv.Error, "find_images"),
+        ([os.path.dirname(digit_photos[0])], qkv.Error, "find_images"),
     ):
         with pytest.raises(error, match=words):
             embedder.transform(X)
