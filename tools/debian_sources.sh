@@ -25,16 +25,26 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/sources"
 chmod 777 "$work/sources"
-printf 'deb-src %s main\n' "$mirror $suite" "$security $suite-security" > "$work/sources.list"
 apt="apt-get -qq -o Dir::Etc::SourceList=$work/sources.list -o Dir::Etc::SourceParts=/dev/null
      -o Dir::State::Lists=$work/lists -o Dir::Cache::Archives=$work/archives
      -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Debug::NoLocking=1"
-# Options and names are words, to be split.
+
+# fetch SOURCE...: of the archives named by lines of sources.list. Options and names are words, to be split.
 # shellcheck disable=SC2086
-if ! (cd "$work/sources" && $apt update && $apt source $missing) > "$work/log" 2>&1; then
-  cat "$work/log" >&2
-  echo "debian_sources: cannot fetch the sources of$missing from $mirror; QKV_DEBIAN_MIRROR names another mirror" >&2
-  exit 1
+fetch() {
+  printf 'deb-src %s main\n' "$@" > "$work/sources.list"
+  (cd "$work/sources" && $apt update && $apt source $missing) > "$work/log" 2>&1
+}
+
+# A mirror's list of security updates may be older than its files: the release's own sources are there always.
+if ! fetch "$mirror $suite" "$security $suite-security"; then
+  rm -rf "$work/sources"/*
+  if ! fetch "$mirror $suite"; then
+    cat "$work/log" >&2
+    echo "debian_sources: cannot fetch the sources of$missing from $mirror; QKV_DEBIAN_MIRROR names another mirror" >&2
+    exit 1
+  fi
+  echo "debian_sources: $security lacks a file of its list:$missing are the release's, without later security updates" >&2
 fi
 for package in $missing; do
   mv "$work/sources/$package"-*/ "$folder/$package"

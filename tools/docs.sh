@@ -18,6 +18,7 @@ else
   package=build/docs/package
   if [ -z "$(find "$package" -maxdepth 0 -newer "$wheel" 2> /dev/null)" ]; then
     rm -rf "$package"
+    mkdir -p build/docs
     unzip -q "$wheel" -d "$package"
   fi
 fi
