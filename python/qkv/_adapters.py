@@ -76,18 +76,10 @@ def embed_each(model: Model, images: list[Any], **options: Any) -> tuple[numpy.n
             rows[i] = model.embed(items[i], **options)
         except _core.Error as error:
             reasons[i] = str(error)
-    width = next((len(row) for row in rows if row is not None), None) or width_of(model, **options)
+    width = next((len(row) for row in rows if row is not None), None) or model._image_width(**options)
     for i in reasons:
         rows[i] = numpy.full(width, numpy.nan, dtype=numpy.float32)
     return numpy.stack(rows) if rows else numpy.empty((0, width), dtype=numpy.float32), reasons
-
-
-def width_of(model: Model, **options: Any) -> int:
-    """Numbers in the vector of an image. options: as of `Model.embed`."""
-    import numpy
-
-    height, width = model.info["image_size"]
-    return model.embed(numpy.zeros((height, width, model.info["channels"]), dtype=numpy.uint8), **options).shape[-1]
 
 
 class Retrieval:

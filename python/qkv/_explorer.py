@@ -31,10 +31,7 @@ def explore(
     unknown = [view for view in views or () if view not in VIEWS]
     if unknown or isinstance(views, str) or views is not None and not views:
         raise _core.Error(f"explore: views: expected a list of {', '.join(VIEWS)}, got {views!r}")
-    items, single, _ = _images.listed(image)
-    if not single:
-        raise _core.Error("explore: expected a single image")
-    (item,) = _images.all_of(items)
+    item = _images.only(image, "explore: expected a single image")
     template = _core.explorer_page()
     place = template.find('<script type="module" id="program">')
     if place < 0:
@@ -121,7 +118,7 @@ def _picture(item: Any) -> dict[str, Any]:
     if isinstance(item, bytes):
         return {"file": numpy.frombuffer(item, numpy.uint8)}
     pixels = numpy.asarray(item)
-    if pixels.ndim == 3 and pixels.shape[2] not in (3,):
+    if pixels.ndim == 3 and pixels.shape[2] != 3:
         pixels = pixels[:, :, 0] if pixels.shape[2] <= 2 else pixels[:, :, :3]
     return {"pixels": numpy.ascontiguousarray(pixels)}
 

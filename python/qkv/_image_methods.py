@@ -115,6 +115,14 @@ class ImageMethods:
         rows: FloatArray = one_or_all(parts[0] if len(parts) == 1 else numpy.concatenate(parts), single)
         return rows
 
+    def _image_width(self, **options: Any) -> int:
+        """Numbers in the vector of an image. options: as of `embed`."""
+        import numpy
+
+        facts = self._core.info
+        blank = numpy.zeros((*facts["image_size"], facts["channels"]), dtype=numpy.uint8)
+        return int(self.embed(blank, **options).shape[-1])
+
     def iter_embed(
         self,
         images: Images,

@@ -50,6 +50,15 @@ def all_of(images: Images) -> list[Any]:
     return [_converted(image) for image in listed(images)[0]]
 
 
+def only(images: Images, otherwise: str) -> Any:
+    """The one image as the engine takes it. Raises Error, which says `otherwise`, for a list or a folder."""
+    several, single, _ = listed(images)
+    if not single:
+        raise _core.Error(otherwise)
+    (image,) = several
+    return _converted(image)
+
+
 def names(several: Iterable[Any], first: int = 0) -> list[str]:
     """The path of each image, or "image N" of what is in memory; the first is image `first`."""
     return [

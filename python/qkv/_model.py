@@ -74,10 +74,7 @@ class Model(ImageMethods, TextMethods):
     def dimension(self) -> int:
         """Width of an embedding."""
         if "embed" in self.abilities:
-            import numpy
-
-            height, width = self.info["image_size"]
-            return int(self.embed(numpy.zeros((height, width, self.info["channels"]), dtype=numpy.uint8)).shape[-1])
+            return self._image_width()
         return int(self.encode("a").shape[0])
 
     def __reduce__(self) -> Any:
@@ -212,12 +209,8 @@ class Model(ImageMethods, TextMethods):
         for name, value in of_texts.items():
             if value is not None:
                 raise TypeError(f"attend: {name} is for text models; this one reads images")
-        several, single, _ = _images.listed(image_or_text)
-        if not single:
-            raise _core.Error("attend: expected one image; for several call it for each")
-        core = self._core.attend_image(
-            _images.all_of(image_or_text), blocks, chosen_heads, where, rolled, share, first, every
-        )
+        image = _images.only(image_or_text, "attend: expected one image; for several call it for each")
+        core = self._core.attend_image([image], blocks, chosen_heads, where, rolled, share, first, every)
         return ImageAttention(core, every)
 
     @property
@@ -253,7 +246,7 @@ class Model(ImageMethods, TextMethods):
         The first call builds the model a second time, from its files.
         """
         given = self._passed(inputs, target, decoder_input_ids)
-        return run(self, self._as_stored, given, cache, edits)
+        return run(self._as_stored, given, cache, edits)
 
     @functools.cached_property
     def _as_stored(self) -> Any:

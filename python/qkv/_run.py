@@ -13,8 +13,6 @@ from ._arguments import array
 if TYPE_CHECKING:
     import numpy
 
-    from ._model import Model
-
     # What a change makes of an activation, [images, …], which has this name; None: what is in it then.
     Change = Callable[["numpy.ndarray", str], Union["numpy.ndarray", None]]
     Edit = Union[float, "numpy.ndarray", Change]
@@ -52,13 +50,12 @@ class Run(Mapping[str, "numpy.ndarray"]):
 
 
 def run(
-    model: Model,
     core: Any,
     inputs: dict[str, numpy.ndarray],
     cache: str | Iterable[str] | None,
     edits: Mapping[str, Edit] | None,
 ) -> Run:
-    """core: the model's, built as its files store it. inputs: as of Run.inputs."""
+    """core: of a model built as its files store it. inputs: as of Run.inputs."""
     names: list[str] = core.activations
     if edits is not None and not isinstance(edits, Mapping):
         raise TypeError(f"run: edits: expected a dict of names and changes, got {edits!r}")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy
 
 from . import _core, _images
-from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, texts_of, width_of
+from ._adapters import ModelOrPath, embed_each, images_of, needs, opened, texts_of
 from ._load import load
 from ._model import Model
 from ._training import texts_of as training_texts
@@ -130,7 +130,7 @@ class ImageEmbedder(_Embedder):
 
     @property
     def _n_features_out(self) -> int:
-        return width_of(self._opened(), pool=self.pool)
+        return self._opened()._image_width(pool=self.pool)
 
 
 class TextEmbedder(_Embedder):
