@@ -10,9 +10,10 @@ JOBS   ?= $(shell nproc)
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
-# The program is whole without Node.js, but for its pages.
+# The program is whole without Node.js, but for its pages, and without the libraries of slides and scans.
 setup:
 	@tools/setup.sh
+	@tools/setup.sh slide || echo "qkv: slides and scans are built without some of their formats" >&2
 	@tools/setup.sh page || echo "qkv: no Node.js; the explorer's page and attend's are left out" >&2
 
 configure: setup

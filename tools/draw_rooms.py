@@ -19,6 +19,8 @@ FOLDERS = {
     "python": (2.85, "Python's package"),
     "cli": (2.85, "the program"), "server": (2.85, "HTTP"), "explore": (2.85, "the explorer's calls"),
     "app": (3.3, "opens models, runs files"), "lab": (2.3, "rewrites and ablates models"),
+    "mil": (2.9, "heads over bags of vectors"), "slide": (3.6, "slides, tissue, tiles"),
+    "dicom": (3.1, "DCMTK as a module"), "openslide": (4.4, "OpenSlide's process"),
     "mpi": (1, "several processes"), "train": (2, "training"), "inspect": (1, "maps, statistics of heads"),
     "builtin": (4, "data in the program"), "model": (2, "checkpoints, forward passes"), "nn": (1, "layers"),
     "report": (4, "tables, charts, pages"), "attention": (1, "the fused call"), "image": (2, "decoding, resizing"),

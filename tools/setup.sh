@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what a fresh Debian 12 lacks, as root or by sudo; silent and quick when nothing is missing.
 #
-#   tools/setup.sh [GROUP…]           default: build test; others: page ci bench docs format neon verify web
-#                                     browser (tools/packages.txt)
+#   tools/setup.sh [GROUP…]           default: build test; others: page slide ci bench docs format neon verify
+#                                     web browser (tools/packages.txt)
 #   tools/setup.sh --list [GROUP…]    only prints the packages' names, one a line
 # Lists of packages are words, to be split:
 # shellcheck disable=SC2086

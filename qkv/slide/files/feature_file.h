@@ -1,0 +1,42 @@
+// Vectors of a slide's tiles in HDF5, as TRIDENT and CLAM read them, and back. libhdf5 is loaded at the first file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "qkv/core/tensor.h"
+
+namespace qkv::slide {
+
+/// A value of an attribute.
+using Attribute = std::variant<int64_t, double, std::string>;
+using Attributes = std::map<std::string, Attribute>;
+
+/// A dataset of features and one of coordinates.
+struct FeatureFile {
+  Tensor<float> features;                      // [tiles, D]
+  std::vector<std::array<int64_t, 2>> coords;  // [tiles] at level 0
+  Attributes feature_attributes, coord_attributes;
+};
+
+/// Writes `features` and `coords` with their attributes: chunks of one row, an unlimited first axis. The file is whole
+/// or not there. Throws Error with the system's or the library's reason.
+void WriteFeatureFile(const std::filesystem::path& path, const FeatureFile& file);
+/// Coordinates alone, as TRIDENT's patches/NAME_patches.h5.
+void WriteCoords(const std::filesystem::path& path, std::span<const std::array<int64_t, 2>> coords,
+                 const Attributes& attributes);
+
+/// Reads files of TRIDENT, CLAM and qkv: float16, float32 and float64 features, [tiles, D] or [1, tiles, D]. Throws
+/// Error for anything else, before it allocates more than the file can hold.
+FeatureFile ReadFeatureFile(const std::filesystem::path& path);
+
+/// A PyTorch file that torch.load(weights_only=True) reads as a tensor [tiles, D], for CLAM's pt_files/.
+void WriteTorchTensor(const std::filesystem::path& path, View<const float> values);
+
+}  // namespace qkv::slide
