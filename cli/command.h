@@ -34,6 +34,7 @@ void RegisterRun(Command app, int* exit_code);
 void RegisterSegment(Command app, int* exit_code);
 void RegisterSearch(Command app, int* exit_code);
 void RegisterServe(Command app, int* exit_code);
+void RegisterSlide(Command app, int* exit_code);
 void RegisterTokenize(Command app, int* exit_code);
 void RegisterSummarize(Command app, int* exit_code);
 void RegisterTrain(Command app, int* exit_code);
@@ -49,6 +50,15 @@ void RegisterQkPlan(Command app, int* exit_code);
 void RegisterQkRegauge(Command app, int* exit_code);
 void RegisterQkSplit(Command app, int* exit_code);
 void RegisterQkTruncate(Command app, int* exit_code);
+
+// The commands of `qkv slide`.
+void RegisterSlideEmbed(Command app, int* exit_code);
+void RegisterSlideHeatmap(Command app, int* exit_code);
+void RegisterSlideInfo(Command app, int* exit_code);
+void RegisterSlideRun(Command app, int* exit_code);
+void RegisterSlideSummary(Command app, int* exit_code);
+void RegisterSlideTile(Command app, int* exit_code);
+void RegisterSlideTrain(Command app, int* exit_code);
 
 /// The heading in --help of options that say how images are read.
 inline constexpr std::string_view kImagesGroup = "Images";

@@ -29,7 +29,7 @@ int RunProgram(int argc, char** argv) {
        {RegisterClassify, RegisterEmbed,    RegisterSearch,   RegisterDetect,   RegisterSegment,   RegisterAttend,
         RegisterInfo,     RegisterRun,      RegisterEvaluate, RegisterVerify,   RegisterConvert,   RegisterBench,
         RegisterQk,       RegisterTrain,    RegisterAblate,   RegisterGenerate, RegisterTranslate, RegisterSummarize,
-        RegisterCaption,  RegisterTokenize, RegisterServe,    RegisterExplore}) {
+        RegisterCaption,  RegisterTokenize, RegisterSlide,    RegisterServe,    RegisterExplore}) {
     add(root, &exit_code);
   }
   try {

@@ -84,6 +84,12 @@ EmbeddingSource Embedder::SourceWith(const std::string& pool) const {
       .dtype = std::string(PrecisionName(entry.build.precision))};
 }
 
+int64_t Embedder::WidthOfImages() const {
+  model_.Require(work_, kEmbedImages);
+  const ModelFacts& facts = model_.facts();
+  return model::PooledWidth(facts.config, ParsePooling(facts.pool, "--pool"));
+}
+
 EmbeddingSource Embedder::SourceOfImages() const { return SourceWith(model_.facts().pool); }
 
 EmbeddingSource Embedder::SourceOfTexts() const { return SourceWith("model"); }

@@ -30,6 +30,8 @@ class Embedder {
   /// The vectors of texts, each with its text as its path. Throws Error for a model that embeds no texts.
   std::vector<Embedding> Texts(std::span<const std::string> texts);
 
+  /// Length of the vector of an image, or of a token's for --pool tokens.
+  int64_t WidthOfImages() const;
   /// What makes the vectors of images, and of texts.
   EmbeddingSource SourceOfImages() const;
   EmbeddingSource SourceOfTexts() const;

@@ -1,4 +1,5 @@
-// Vectors of a slide's tiles in HDF5, as TRIDENT and CLAM read them, and back. libhdf5 is loaded at the first file.
+// Vectors of a slide's tiles in HDF5, as TRIDENT and CLAM read them, and back. libhdf5, loaded at the first file,
+// writes them; hdf5_file.h reads them.
 #pragma once
 
 #include <array>
@@ -25,8 +26,10 @@ struct FeatureFile {
   Attributes feature_attributes, coord_attributes;
 };
 
-/// Writes `features` and `coords` with their attributes: chunks of one row, an unlimited first axis. The file is whole
-/// or not there. Throws Error with the system's or the library's reason.
+/// Writes `features` and `coords` with their attributes, if any: chunks of one row, an unlimited first axis. Equal
+/// contents are equal bytes, whichever release of libhdf5 writes them. The file is whole or not there. Numbers of rows
+/// may differ: a slide's vector goes with the coordinates of its tiles. Needs memory for the whole file. Throws Error
+/// with the system's or the library's reason.
 void WriteFeatureFile(const std::filesystem::path& path, const FeatureFile& file);
 /// Coordinates alone, as TRIDENT's patches/NAME_patches.h5.
 void WriteCoords(const std::filesystem::path& path, std::span<const std::array<int64_t, 2>> coords,

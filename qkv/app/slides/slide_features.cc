@@ -1,0 +1,143 @@
+#include "qkv/app/slides/slide_features.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "qkv/app/images/pipeline.h"
+#include "qkv/app/open/json_line.h"
+#include "qkv/core/file.h"
+#include "qkv/io/safetensors.h"
+
+namespace qkv::app {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The attribute of the features that says what made them.
+constexpr const char* kMadeBy = "qkv";
+
+io::Json ToJson(const slide::Grid& grid) {
+  return {{"tile", grid.options.tile},
+          {"level", grid.level},
+          {"size_at_level", grid.size_at_level},
+          {"size_at_level0", grid.size_at_level0},
+          {"overlap_at_level0", grid.overlap_at_level0}};
+}
+
+}  // namespace
+
+slide::Attributes CoordAttributes(const slide::Grid& grid, const slide::SlideFacts& facts, const std::string& name,
+                                  const SlideFolder& folder) {
+  slide::Attributes attributes = {{"patch_size", grid.options.tile},        {"patch_size_level0", grid.size_at_level0},
+                                  {"overlap", grid.options.overlap},        {"name", name},
+                                  {"savetodir", folder.root().string()},    {"level0_width", facts.levels[0].width},
+                                  {"level0_height", facts.levels[0].height}};
+  const double magnification = grid.level0_magnification;
+  attributes["level0_magnification"] = static_cast<int64_t>(magnification);
+  // TRIDENT's readers divide by it, whether or not the grid was asked for by microns.
+  const double target =
+      magnification * static_cast<double>(grid.options.tile) / static_cast<double>(grid.size_at_level0);
+  attributes["target_magnification"] = static_cast<int64_t>(target + 0.5);
+  return attributes;
+}
+
+// The slide's file is named by its stamp too: vectors of another file of the same name are not taken over.
+io::Json FeatureMaker::WhatMakes(const Embedder& embedder) const {
+  const FileStamp stamp = ReadFileStamp(path);
+  return {{"encoder", app::ToJson(embedder.SourceOfImages())},
+          {"grid", ToJson(grid)},
+          {"slide", {{"name", name}, {"bytes", stamp.size}, {"modified", stamp.modified}}}};
+}
+
+slide::FeatureFile FeatureMaker::Make(Embedder& embedder) {
+  const fs::path file = folder.Features(options.encoder, name);
+  const io::Json what = WhatMakes(embedder);
+  if (FileExists(file) && !options.overwrite) {
+    slide::FeatureFile there = slide::ReadFeatureFile(file);
+    const auto made = there.feature_attributes.find(kMadeBy);
+    const bool same = made != there.feature_attributes.end() && std::holds_alternative<std::string>(made->second) &&
+                      std::get<std::string>(made->second) == JsonLine(what);
+    Require(same,
+            "slide: {} has vectors of another encoder, grid or slide; --overwrite replaces them, another --output "
+            "keeps both",
+            file.string());
+    return there;
+  }
+  SlideFolder::Prepare(file);
+  fs::path journal_file = file;
+  journal_file += ".part";
+  if (options.overwrite) fs::remove(journal_file);
+  slide::FeatureJournal journal(journal_file, what, std::ssize(grid.coords), events.note);
+  Embed(embedder, journal);
+  damaged = journal.damaged();
+  slide::FeatureJournal::Rows rows = journal.Read();
+  if (rows.tiles.empty()) rows.features = Tensor<float>({0, embedder.WidthOfImages()});
+  slide::FeatureFile made{
+      .features = std::move(rows.features),
+      .feature_attributes = {{"name", name}, {"savetodir", file.parent_path().string()}, {kMadeBy, JsonLine(what)}},
+      .coord_attributes = CoordAttributes(grid, slide.facts(), name, folder)};
+  for (const size_t tile : rows.tiles) made.coords.push_back(grid.coords[tile]);
+  Write(made);
+  journal.Remove();
+  return made;
+}
+
+void FeatureMaker::Embed(Embedder& embedder, slide::FeatureJournal& journal) const {
+  std::vector<size_t> missing;
+  for (size_t tile = 0; tile < grid.coords.size(); ++tile) {
+    if (!journal.Has(tile)) missing.push_back(tile);
+  }
+  if (missing.empty()) return;
+  ImageList tiles;
+  for (const size_t tile : missing) {
+    tiles.files.emplace_back(
+        fmt::format("{}, tile at {},{}", path.string(), grid.coords[tile][0], grid.coords[tile][1]));
+  }
+  std::mutex mutex;
+  // Tiles that cannot be read are noted here: the pipeline only counts what it leaves out.
+  tiles.read = [&](size_t index, const image::DecodeOptions&, image::Workspace&, image::Image& pixels) {
+    try {
+      slide::ReadTile(slide, grid, missing[index], pixels);
+    } catch (const slide::DamagedRegion& error) {
+      const std::lock_guard lock(mutex);
+      journal.AddDamaged(missing[index], error.what());
+      throw;
+    }
+  };
+  if (events.begin) events.begin(name, std::ssize(missing));
+  embedder.Images(tiles, {.batch = options.batch, .note = events.note, .advance = events.advance},
+                  /*unit_length=*/false, [&](std::span<const Embedding> embeddings) {
+                    const std::lock_guard lock(mutex);
+                    for (const Embedding& embedding : embeddings) {
+                      Require(embedding.shape.rank() == 1,
+                              "slide: --pool tokens gives several vectors of a tile; expected one");
+                      journal.Add(missing[embedding.file], embedding.values);
+                    }
+                  });
+}
+
+void FeatureMaker::Write(const slide::FeatureFile& file) const {
+  if (options.layout == FeatureLayout::kClam) {
+    const fs::path h5 = folder.root() / "h5_files" / (name + ".h5"), pt = folder.root() / "pt_files" / (name + ".pt");
+    SlideFolder::Prepare(h5);
+    SlideFolder::Prepare(pt);
+    slide::WriteFeatureFile(h5, file);
+    slide::WriteTorchTensor(pt, file.features);
+  } else if (options.layout == FeatureLayout::kSafeTensors) {
+    const fs::path path = folder.root() / "safetensors" / (name + ".safetensors");
+    SlideFolder::Prepare(path);
+    Tensor<int64_t> coords({std::ssize(file.coords), 2});
+    for (size_t i = 0; i < file.coords.size(); ++i) std::ranges::copy(file.coords[i], coords.data() + 2 * i);
+    io::WriteSafeTensors(path, {io::Stored<float>("features", file.features), io::Stored<int64_t>("coords", coords)});
+  }
+  // Last: it says that all are there.
+  slide::WriteFeatureFile(folder.Features(options.encoder, name), file);
+}
+
+}  // namespace qkv::app
