@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -35,9 +36,12 @@ void WriteFeatureFile(const std::filesystem::path& path, const FeatureFile& file
 void WriteCoords(const std::filesystem::path& path, std::span<const std::array<int64_t, 2>> coords,
                  const Attributes& attributes);
 
-/// Reads files of TRIDENT, CLAM and qkv: float16, float32 and float64 features, [tiles, D] or [1, tiles, D]. Throws
-/// Error for anything else, before it allocates more than the file can hold.
+/// Reads files of TRIDENT, CLAM and qkv: `features` of float16, float32 or float64, [tiles, D] or [1, tiles, D], and
+/// `coords`, if any, of integers. Attributes are those that are one number or one text (hdf5_file.h). Throws Error for
+/// anything else, before it allocates more than the file can hold.
 FeatureFile ReadFeatureFile(const std::filesystem::path& path);
+/// As ReadFeatureFile; `where` begins messages.
+FeatureFile ReadFeatureBytes(std::span<const std::byte> bytes, std::string_view where);
 
 /// A PyTorch file that torch.load(weights_only=True) reads as a tensor [tiles, D], for CLAM's pt_files/.
 void WriteTorchTensor(const std::filesystem::path& path, View<const float> values);
