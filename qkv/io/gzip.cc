@@ -93,4 +93,45 @@ std::string GunzipFirst(std::span<const std::byte> bytes, size_t count, std::str
   return text;
 }
 
+struct GzipSink::State {
+  FileSink* to;
+  z_stream stream{};
+  std::string packed;
+
+  ~State() { deflateEnd(&stream); }
+  void Deflate(std::span<const std::byte> bytes, int flush);
+};
+
+void GzipSink::State::Deflate(std::span<const std::byte> bytes, int flush) {
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  do {
+    stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+    stream.avail_out = static_cast<uInt>(packed.size());
+    deflate(&stream, flush);
+    to->Write(std::string_view(packed).substr(0, packed.size() - stream.avail_out));
+  } while (stream.avail_out == 0);
+}
+
+GzipSink::GzipSink(FileSink& to) : state_(std::make_unique<State>()) {
+  state_->to = &to;
+  state_->packed.resize(kGzipPiece);
+  constexpr int kGzipWindow = 15 + 16, kMemoryLevel = 8;
+  Require(deflateInit2(&state_->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                       Z_DEFAULT_STRATEGY) == Z_OK,
+          "gzip: no memory");
+}
+
+GzipSink::~GzipSink() = default;
+
+void GzipSink::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t piece = std::min(bytes.size(), kGzipPiece);
+    state_->Deflate(bytes.first(piece), Z_NO_FLUSH);
+    bytes = bytes.subspan(piece);
+  }
+}
+
+void GzipSink::Finish() { state_->Deflate({}, Z_FINISH); }
+
 }  // namespace qkv::io

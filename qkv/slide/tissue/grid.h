@@ -21,10 +21,10 @@ struct GridOptions {
 
 struct Grid {
   GridOptions options;
-  int level = 0;                        // tiles are read from
-  int64_t size_at_level = 0;            // side of a tile there; another than options.tile is resampled
+  int level = 0;              // tiles are read from
+  int64_t size_at_level = 0;  // side of a tile there; another than options.tile is resampled
   int64_t size_at_level0 = 0, overlap_at_level0 = 0;
-  double level0_magnification = 0;      // the slide's, as its microns a pixel say
+  double level0_magnification = 0;             // the slide's, as its microns a pixel say
   std::vector<std::array<int64_t, 2>> coords;  // [tiles] x, y of the upper left corner at level 0
 };
 

@@ -25,10 +25,10 @@ struct Tissue {
 };
 
 struct TissueOptions {
-  double mpp = 10;                  // microns a pixel at which tissue is looked for; slides without a scale: 1024 pixels
-  double min_area = 0.05;           // mm², of a piece of tissue; smaller ones are specks
-  double min_hole = 0.02;           // mm²; smaller holes are filled
-  bool keep_holes = true;           // false: all are filled
+  double mpp = 10;         // microns a pixel at which tissue is looked for; slides without a scale: 1024 pixels
+  double min_area = 0.05;  // mm², of a piece of tissue; smaller ones are specks
+  double min_hole = 0.02;  // mm²; smaller holes are filled
+  bool keep_holes = true;  // false: all are filled
 };
 
 /// Throws Error as Slide::Read; damaged parts are background.

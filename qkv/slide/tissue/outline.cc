@@ -1,0 +1,250 @@
+#include "qkv/slide/tissue/outline.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "qkv/core/work.h"
+
+namespace qkv::slide {
+namespace {
+
+using Corner = std::array<int64_t, 2>;  // of pixels: x, y
+
+// A closed line along edges of pixels, the inside to its right, with its corners only.
+struct Outline {
+  std::vector<Corner> corners;
+  double tolerance = 1;  // in pixels
+  Ring points;           // the corners that are kept, scaled
+};
+
+double AreaOf(const std::vector<Corner>& corners) {
+  double twice = 0;
+  for (size_t i = 0; i < corners.size(); ++i) {
+    const Corner &a = corners[i], &b = corners[(i + 1) % corners.size()];
+    twice += static_cast<double>(a[0] * b[1] - b[0] * a[1]);
+  }
+  return twice / 2;
+}
+
+// Walks along the edges from the upper edge of pixel (x, y) to the right, which has an outside pixel above.
+std::vector<Corner> Walk(const Mask& mask, int64_t x, int64_t y, std::vector<uint8_t>& walked) {
+  std::vector<Corner> corners;
+  const Corner start{x, y};
+  Corner at = start;
+  int heading = 0;  // right, down, left, up
+  constexpr std::array<Corner, 4> kStep{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}};
+  // The pixel ahead on the right, and on the left, seen from a corner with each heading.
+  constexpr std::array<Corner, 4> kRight{{{0, 0}, {-1, 0}, {-1, -1}, {0, -1}}},
+      kLeft{{{0, -1}, {0, 0}, {-1, 0}, {-1, -1}}};
+  do {
+    Spend(1);
+    if (heading == 0) walked[static_cast<size_t>(at[1] * mask.width + at[0])] = 1;
+    at = {at[0] + kStep[heading][0], at[1] + kStep[heading][1]};
+    int next = heading;
+    if (!mask.At(at[0] + kRight[heading][0], at[1] + kRight[heading][1])) {
+      next = (heading + 1) % 4;
+    } else if (mask.At(at[0] + kLeft[heading][0], at[1] + kLeft[heading][1])) {
+      next = (heading + 3) % 4;
+    }
+    if (next != heading) corners.push_back(at);
+    heading = next;
+  } while (at != start || heading != 0);
+  return corners;
+}
+
+double Distance(const Corner& point, const Corner& a, const Corner& b) {
+  const double dx = static_cast<double>(b[0] - a[0]), dy = static_cast<double>(b[1] - a[1]);
+  const double px = static_cast<double>(point[0] - a[0]), py = static_cast<double>(point[1] - a[1]);
+  const double length = dx * dx + dy * dy;
+  const double along = length > 0 ? std::clamp((px * dx + py * dy) / length, 0.0, 1.0) : 0;
+  return std::hypot(px - along * dx, py - along * dy);
+}
+
+// Marks the corners between first and last that Douglas and Peucker's rule keeps. Without recursion: rings are long.
+void KeepFar(const std::vector<Corner>& corners, size_t first, size_t last, double tolerance,
+             std::vector<uint8_t>& kept) {
+  std::vector<std::pair<size_t, size_t>> parts{{first, last}};
+  while (!parts.empty()) {
+    const auto [a, b] = parts.back();
+    parts.pop_back();
+    Spend(static_cast<int64_t>(b - a) * 4);
+    double furthest = tolerance;
+    size_t found = 0;
+    for (size_t i = a + 1; i < b; ++i) {
+      const double distance = Distance(corners[i], corners[a], corners[b % corners.size()]);
+      if (distance > furthest) furthest = distance, found = i;
+    }
+    if (found == 0) continue;
+    kept[found] = 1;
+    parts.emplace_back(a, found);
+    parts.emplace_back(found, b);
+  }
+}
+
+// Coordinates of pixels as large as these are rounded to whole ones of level 0.
+constexpr double kRoundedScale = 2;
+
+double Scaled(int64_t at, double scale) {
+  const double value = static_cast<double>(at) * scale;
+  return scale >= kRoundedScale ? std::round(value) : value;
+}
+
+void Simplify(Outline& outline, double x_scale, double y_scale) {
+  const std::vector<Corner>& corners = outline.corners;
+  std::vector<uint8_t> kept(corners.size(), outline.tolerance == 0);
+  if (outline.tolerance > 0) {
+    // From the upper left corner and from the one furthest from it.
+    const auto first = static_cast<size_t>(std::min_element(corners.begin(), corners.end()) - corners.begin());
+    size_t second = first;
+    double furthest = -1;
+    for (size_t i = 0; i < corners.size(); ++i) {
+      const double distance = Distance(corners[i], corners[first], corners[first]);
+      if (distance > furthest) furthest = distance, second = i;
+    }
+    const auto [low, high] = std::minmax(first, second);
+    kept[low] = kept[high] = 1;
+    KeepFar(corners, low, high, outline.tolerance, kept);
+    std::vector<Corner> turned(corners.begin() + static_cast<std::ptrdiff_t>(high), corners.end());
+    turned.insert(turned.end(), corners.begin(), corners.begin() + static_cast<std::ptrdiff_t>(low) + 1);
+    std::vector<uint8_t> kept_turned(turned.size(), 0);
+    KeepFar(turned, 0, turned.size() - 1, outline.tolerance, kept_turned);
+    for (size_t i = 0; i < turned.size(); ++i) kept[(high + i) % corners.size()] |= kept_turned[i];
+  }
+  outline.points.clear();
+  for (size_t i = 0; i < corners.size(); ++i) {
+    if (kept[i]) outline.points.push_back({Scaled(corners[i][0], x_scale), Scaled(corners[i][1], y_scale)});
+  }
+}
+
+// Twice the signed area of a triangle.
+double Turn(const Point& a, const Point& b, const Point& c) {
+  return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
+}
+
+struct Segment {
+  Point a, b;
+  size_t ring = 0, index = 0;
+  double left() const { return std::min(a[0], b[0]); }
+  double right() const { return std::max(a[0], b[0]); }
+  double top() const { return std::min(a[1], b[1]); }
+  double bottom() const { return std::max(a[1], b[1]); }
+};
+
+bool Meet(const Segment& s, const Segment& t) {
+  if (s.bottom() < t.top() || t.bottom() < s.top() || s.right() < t.left() || t.right() < s.left()) return false;
+  const double ta = Turn(s.a, s.b, t.a), tb = Turn(s.a, s.b, t.b);
+  const double sa = Turn(t.a, t.b, s.a), sb = Turn(t.a, t.b, s.b);
+  return !((ta > 0 && tb > 0) || (ta < 0 && tb < 0) || (sa > 0 && sb > 0) || (sa < 0 && sb < 0));
+}
+
+// Neighbours share their end; they meet elsewhere only if one turns back upon the other.
+bool TurnsBack(const Segment& s, const Segment& t) {
+  const Point &before = s.b == t.a ? s.a : s.b, &shared = s.b == t.a ? s.b : s.a, &after = s.b == t.a ? t.b : t.a;
+  const double along =
+      (before[0] - shared[0]) * (after[0] - shared[0]) + (before[1] - shared[1]) * (after[1] - shared[1]);
+  return Turn(before, shared, after) == 0 && along > 0;
+}
+
+// Rings that touch or cross themselves or others.
+std::vector<size_t> BadRings(const std::vector<Outline>& outlines) {
+  std::vector<Segment> segments;
+  std::vector<uint8_t> bad(outlines.size(), 0);
+  for (size_t r = 0; r < outlines.size(); ++r) {
+    const Ring& points = outlines[r].points;
+    bad[r] = points.size() < 3;
+    for (size_t i = 0; i < points.size(); ++i) segments.push_back({points[i], points[(i + 1) % points.size()], r, i});
+  }
+  std::sort(segments.begin(), segments.end(), [](const Segment& s, const Segment& t) { return s.left() < t.left(); });
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Segment& s = segments[i];
+    for (size_t j = i + 1; j < segments.size() && segments[j].left() <= s.right(); ++j) {
+      Spend(1);
+      const Segment& t = segments[j];
+      const size_t points = outlines[s.ring].points.size();
+      const bool neighbours =
+          s.ring == t.ring && ((s.index + 1) % points == t.index || (t.index + 1) % points == s.index);
+      if (neighbours ? points > 3 && TurnsBack(s, t) : Meet(s, t)) bad[s.ring] = bad[t.ring] = 1;
+    }
+  }
+  std::vector<size_t> found;
+  for (size_t r = 0; r < bad.size(); ++r) {
+    if (bad[r] && outlines[r].tolerance > 0) found.push_back(r);
+  }
+  return found;
+}
+
+std::vector<Outline> AllOutlines(const Mask& mask) {
+  std::vector<Outline> outlines;
+  std::vector<uint8_t> walked(mask.inside.size(), 0);
+  for (int64_t y = 0; y < mask.height; ++y) {
+    Spend(mask.width);
+    for (int64_t x = 0; x < mask.width; ++x) {
+      if (!mask.At(x, y) || mask.At(x, y - 1) || walked[static_cast<size_t>(y * mask.width + x)]) continue;
+      outlines.emplace_back().corners = Walk(mask, x, y, walked);
+    }
+  }
+  return outlines;
+}
+
+// For each outline of a hole the outline around it, for others their own index: the first outline to the left of what
+// lies above the hole is either around it or a hole beside it.
+std::vector<size_t> OutlinesAround(const Mask& mask, const std::vector<Outline>& outlines) {
+  std::vector<uint32_t> of_edge(static_cast<size_t>((mask.width + 1) * mask.height));  // [height, width + 1], upright
+  std::vector<size_t> around(outlines.size());
+  std::vector<std::pair<Corner, size_t>> holes;  // y, x of the first of the upper corners; index
+  for (size_t r = 0; r < outlines.size(); ++r) {
+    around[r] = r;
+    const std::vector<Corner>& corners = outlines[r].corners;
+    Corner top{mask.height, mask.width};
+    for (size_t i = 0; i < corners.size(); ++i) {
+      const Corner &a = corners[i], &b = corners[(i + 1) % corners.size()];
+      top = std::min(top, {a[1], a[0]});
+      if (a[0] != b[0]) continue;
+      Spend(std::abs(b[1] - a[1]));
+      for (int64_t y = std::min(a[1], b[1]); y < std::max(a[1], b[1]); ++y) {
+        of_edge[static_cast<size_t>(y * (mask.width + 1) + a[0])] = static_cast<uint32_t>(r);
+      }
+    }
+    if (AreaOf(corners) < 0) holes.emplace_back(top, r);
+  }
+  // A hole beside begins above, so it is resolved before.
+  std::sort(holes.begin(), holes.end());
+  for (const auto& [top, r] : holes) {
+    const int64_t y = top[0] - 1;
+    int64_t x = top[1];
+    while (mask.At(x - 1, y)) Spend(1), --x;
+    around[r] = around[of_edge[static_cast<size_t>(y * (mask.width + 1) + x)]];
+  }
+  return around;
+}
+
+}  // namespace
+
+std::vector<Polygon> Outlines(const Mask& mask, double x_scale, double y_scale) {
+  std::vector<Outline> outlines = AllOutlines(mask);
+  for (Outline& outline : outlines) Simplify(outline, x_scale, y_scale);
+  for (std::vector<size_t> bad = BadRings(outlines); !bad.empty(); bad = BadRings(outlines)) {
+    for (const size_t r : bad) {
+      outlines[r].tolerance = outlines[r].tolerance > 0.5 ? outlines[r].tolerance / 2 : 0;
+      Simplify(outlines[r], x_scale, y_scale);
+    }
+  }
+  const std::vector<size_t> around = OutlinesAround(mask, outlines);
+  std::vector<Polygon> polygons;
+  std::map<size_t, size_t> polygon_of;
+  for (size_t r = 0; r < outlines.size(); ++r) {
+    if (around[r] != r) continue;
+    polygon_of[r] = polygons.size();
+    polygons.emplace_back().outer = std::move(outlines[r].points);
+  }
+  for (size_t r = 0; r < outlines.size(); ++r) {
+    if (around[r] != r) polygons[polygon_of.at(around[r])].holes.push_back(std::move(outlines[r].points));
+  }
+  return polygons;
+}
+
+}  // namespace qkv::slide
