@@ -25,7 +25,7 @@ class Head {
  public:
   virtual ~Head() = default;
 
-  int64_t width() const { return width_; }  // of the vectors that it takes
+  int64_t width() const { return width_; }           // of the vectors that it takes
   const std::string& name() const { return name_; }  // "CLAM, one branch", "FEATHER", "qkv ABMIL", …
   const std::vector<std::string>& classes() const { return classes_; }  // empty if it does not classify
 

@@ -26,6 +26,7 @@ PLACES = {
     "tests/app/golden": lambda case: case,
     "tests/image/golden": lambda case: case,
     "tests/io/golden": lambda case: case,
+    "tests/mil/golden": lambda case: "heads",
     "tests/text/golden": lambda case: "vocabularies",
 }
 
