@@ -1,0 +1,74 @@
+#include "qkv/core/module.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "qkv/core/error.h"
+#include "qkv/core/file.h"
+#include "qkv/core/own_file.h"
+
+namespace qkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file descriptor, closed at the end of its scope.
+class OpenDescriptor {
+ public:
+  explicit OpenDescriptor(int descriptor) : descriptor_(descriptor) {}
+  ~OpenDescriptor() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenDescriptor(const OpenDescriptor&) = delete;
+  OpenDescriptor& operator=(const OpenDescriptor&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// Throws Error unless only root or the user who runs the program can change the file of `descriptor`.
+void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module, std::string_view operation) {
+  struct stat status = {};
+  RequireCall(descriptor >= 0 && ::fstat(descriptor, &status) == 0, "open", path);
+  Require(status.st_uid == 0 || status.st_uid == ::geteuid(),
+          "{}: {} is not loaded: {} belongs to user {}; expected root or the user who runs qkv (install qkv and its "
+          "module as root, or build them yourself)",
+          operation, module.string(), path.string(), status.st_uid);
+  Require((status.st_mode & (S_IWGRP | S_IWOTH)) == 0,
+          "{}: {} is not loaded: {} may be written to by others than its owner; to forbid that: chmod go-w {}",
+          operation, module.string(), path.string(), path.string());
+}
+
+}  // namespace
+
+ModulePlace FindModule(std::string_view name) {
+  const fs::path program = OwnFile().parent_path(), installed = (program / QKV_MODULES).lexically_normal();
+  for (const fs::path& folder : {program, installed}) {
+    std::error_code ignored;
+    if (fs::exists(folder / name, ignored)) return {folder / name, {}};
+  }
+  return {{}, fmt::format("{} nor in {}", program.string(), installed.string())};
+}
+
+void* LoadModule(const fs::path& file, ModuleScope scope, std::string_view operation) {
+  const fs::path target = fs::canonical(file), folder = target.parent_path();
+  const OpenDescriptor in(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  RequireTrusted(in.get(), folder, target, operation);
+  const OpenDescriptor module(::openat(in.get(), target.filename().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  RequireTrusted(module.get(), target, target, operation);
+  const int flags = RTLD_NOW | (scope == ModuleScope::kProcess ? RTLD_GLOBAL : RTLD_LOCAL);
+  void* const loaded = ::dlopen(fmt::format("/proc/self/fd/{}", module.get()).c_str(), flags);
+  if (loaded == nullptr) Fail("{}: {} cannot be loaded: {}", operation, target.string(), ::dlerror());
+  return loaded;
+}
+
+void* ModuleFunction(void* module, const char* function, const fs::path& file, std::string_view operation) {
+  void* const found = ::dlsym(module, function);
+  Require(found != nullptr, "{}: {} is no module of qkv", operation, file.string());
+  return found;
+}
+
+}  // namespace qkv
