@@ -130,11 +130,12 @@ void FeatureMaker::Write(const slide::FeatureFile& file) const {
     slide::WriteFeatureFile(h5, file);
     slide::WriteTorchTensor(pt, file.features);
   } else if (options.layout == FeatureLayout::kSafeTensors) {
-    const fs::path path = folder.root() / "safetensors" / (name + ".safetensors");
-    SlideFolder::Prepare(path);
+    const fs::path archive = folder.root() / "safetensors" / (name + ".safetensors");
+    SlideFolder::Prepare(archive);
     Tensor<int64_t> coords({std::ssize(file.coords), 2});
     for (size_t i = 0; i < file.coords.size(); ++i) std::ranges::copy(file.coords[i], coords.data() + 2 * i);
-    io::WriteSafeTensors(path, {io::Stored<float>("features", file.features), io::Stored<int64_t>("coords", coords)});
+    io::WriteSafeTensors(archive,
+                         {io::Stored<float>("features", file.features), io::Stored<int64_t>("coords", coords)});
   }
   // Last: it says that all are there.
   slide::WriteFeatureFile(folder.Features(options.encoder, name), file);
