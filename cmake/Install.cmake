@@ -81,6 +81,11 @@ if(TARGET qkv_cli)
   endif()
 endif()
 
+if(TARGET qkv_openslide)
+  add_dependencies(qkv_product qkv_openslide)
+  install(TARGETS qkv_openslide RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/qkv COMPONENT program)
+endif()
+
 if(TARGET qkv_mpi)
   add_dependencies(qkv_product qkv_mpi)
   install(TARGETS qkv_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/qkv COMPONENT mpi)

@@ -21,8 +21,9 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME qkv)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 # From the program itself; needs dpkg-dev.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-# Loaded at the first HEIC or AVIF file (qkv/image/heif_library.h).
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS libheif1)
+# Loaded at the first HEIC or AVIF file (qkv/image/heif_library.h), at the first slide (qkv/slide/read/openslide_search.h),
+# and at the first file of vectors of slides.
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libheif1, libopenslide0, libhdf5-103-1")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
 "qkv reads timm, Hugging Face and vit-pytorch checkpoints (safetensors) as they
 lie on disk, and classifies, embeds and compares images with them. No Python,

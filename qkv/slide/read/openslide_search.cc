@@ -1,0 +1,100 @@
+#include "qkv/slide/read/openslide_search.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "qkv/core/error.h"
+#include "qkv/core/own_file.h"
+
+namespace qkv::slide::openslide {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kCurrent = "libopenslide.so.1", *kOld = "libopenslide.so.0";
+constexpr const char* kPackage = "openslide_bin";  // PyPI's
+
+// The folder that an environment variable names; empty if it names none.
+fs::path NamedFolder(const char* variable) {
+  const char* const value = std::getenv(variable);
+  const fs::path folder = value == nullptr ? "" : value;
+  return folder.is_absolute() ? folder : fs::path();
+}
+
+// Adds PREFIX/lib/python3*/{site,dist}-packages/openslide_bin/libopenslide.so.1, of the newest Python first.
+void AddOfPython(const fs::path& prefix, std::vector<std::string>& libraries) {
+  if (prefix.empty()) return;
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(prefix / "lib", error), end; !error && entry != end; entry.increment(error)) {
+    if (!entry->path().filename().native().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path file = entry->path() / packages / kPackage / kCurrent;
+      std::error_code ignored;
+      if (fs::exists(file, ignored)) found.push_back(file);
+    }
+  }
+  std::sort(found.rbegin(), found.rend());
+  libraries.insert(libraries.end(), found.begin(), found.end());
+}
+
+// The folder above that of the first python3 of PATH.
+fs::path PythonOfPath() {
+  const char* const path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const fs::path folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.native().size() + 1));
+    std::error_code ignored;
+    if (folder.is_absolute() && fs::exists(folder / "python3", ignored)) return folder.parent_path();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> FindLibraries(const fs::path& chosen) {
+  std::error_code ignored;
+  if (!chosen.empty()) {
+    const fs::path place = fs::absolute(chosen);
+    if (!fs::is_directory(place, ignored)) {
+      Require(fs::exists(place, ignored), "slide: {}: no such file; expected OpenSlide's library, such as {}",
+              place.string(), kCurrent);
+      return {place.string()};
+    }
+    for (const fs::path& file : {place / kCurrent, place / kPackage / kCurrent, place / kOld}) {
+      if (fs::exists(file, ignored)) return {file.string()};
+    }
+    Fail("slide: {} has neither {} nor {}; expected the folder of OpenSlide's library", place.string(), kCurrent, kOld);
+  }
+  std::vector<std::string> libraries = {kCurrent};
+  const fs::path packages = OwnFile().parent_path().parent_path();  // where this is Python's module
+  if (const fs::path file = packages / kPackage / kCurrent; fs::exists(file, ignored)) libraries.push_back(file);
+  const fs::path conda = NamedFolder("CONDA_PREFIX"), home = NamedFolder("HOME");
+  AddOfPython(NamedFolder("VIRTUAL_ENV"), libraries);
+  AddOfPython(conda, libraries);
+  if (const fs::path file = conda / "lib" / kCurrent; !conda.empty() && fs::exists(file, ignored)) {
+    libraries.push_back(file);
+  }
+  AddOfPython(PythonOfPath(), libraries);
+  AddOfPython("/usr/local", libraries);
+  AddOfPython(home.empty() ? home : home / ".local", libraries);
+  libraries.emplace_back(kOld);
+  return libraries;
+}
+
+fs::path FindProgram(std::string& why) {
+  constexpr const char* kProgram = "qkv_openslide";
+  // In the build folder and in Python's package beside this, otherwise in the installed place.
+  const fs::path here = OwnFile().parent_path(), installed = here / QKV_MODULES;
+  for (const fs::path& folder : {here, installed}) {
+    std::error_code ignored;
+    if (fs::exists(folder / kProgram, ignored)) return folder / kProgram;
+  }
+  why = FormatShown("OpenSlide was not tried, since the program {} is neither in {} nor in {}", kProgram, here.string(),
+                    installed.lexically_normal().string());
+  return {};
+}
+
+}  // namespace qkv::slide::openslide
