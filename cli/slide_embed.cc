@@ -24,10 +24,15 @@ const std::map<std::string, app::FeatureLayout>& Layouts() {
   return layouts;
 }
 
+// "UNI2-h" of MahmoodLab/UNI2-h in the hub's cache.
+std::string NameOfEncoder(const std::string& path) {
+  const std::string id = app::HubIdOf(path);
+  return app::IdOfPath(id.empty() ? path : id);
+}
+
 int SlideEmbed(SlideEmbedOptions& options, std::string_view work) {
-  Require(!options.model.path.empty(), "{}: expected an encoder by -m, such as -m MahmoodLab/UNI2-h", work);
   app::SlideJobOptions& job = options.slides.job;
-  job.encoder = options.name.empty() ? app::IdOfPath(options.model.path) : options.name;
+  job.encoder = options.name.empty() ? NameOfEncoder(options.model.path) : options.name;
   job.heads = app::OpenHeads(options.heads);
   job.maps = !options.no_maps;
   app::Embedder embedder(std::string(work), OpenModel(options.model), PrintNote);
@@ -44,6 +49,7 @@ Command AddSlideEmbed(Command app, const std::string& name, std::string_view des
   const Command command = app.AddCommand(name, description);
   options->slides.AddTo(command);
   options->model.AddModel(command);
+  command.Find("--model").Required();
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command.AddOption("--pool", &options->model.pool, "As for qkv embed").OneOf({"model", "cls", "mean", "cls+mean"});
