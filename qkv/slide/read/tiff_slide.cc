@@ -1,0 +1,330 @@
+// TIFF slides through libtiff. Flat pictures get levels of their own: reduced by boxes from the picture where a region
+// is read, and, from a few megapixels on, from one reduced copy that is made once.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "qkv/core/memory.h"
+#include "qkv/core/parallel.h"
+#include "qkv/core/work.h"
+#include "qkv/slide/read/boxes.h"
+#include "qkv/slide/read/piece_cache.h"
+#include "qkv/slide/read/readers.h"
+#include "qkv/slide/read/tiff_layout.h"
+#include "qkv/slide/read/tiff_piece.h"
+
+namespace qkv::slide {
+namespace {
+
+// Of decoded pieces. A row of tiles of a slide of 100,000 pixels takes 75 MB.
+constexpr int64_t kCacheBytes = int64_t{96} << 20;
+// Of a flat picture of strips: so many rows, which a row of tiles of 512 pixels goes over again and again.
+constexpr int64_t kCachedRows = 512;
+// Computed levels: each has a quarter of the side of the one before, until the longer side is so long.
+constexpr int64_t kStep = 4, kSmallSide = 2048;
+// The finest that is kept in memory, 50 MB.
+constexpr int64_t kKeptSide = 4096;
+// Pixels that are reduced at a time.
+constexpr int64_t kChunkPixels = int64_t{1} << 22, kChunkSide = 4096;
+// Far beyond any slide, and far from overflow.
+constexpr int64_t kMaxPlace = int64_t{1} << 40;
+
+/// Part of `a` that lies in `b`; without pixels if there is none.
+Region Common(const Region& a, const Region& b) {
+  const int64_t x = std::max(a.x, b.x), y = std::max(a.y, b.y);
+  return {x, y, std::max<int64_t>(std::min(a.x + a.width, b.x + b.width) - x, 0),
+          std::max<int64_t>(std::min(a.y + a.height, b.y + b.height) - y, 0)};
+}
+
+bool IsEmpty(const Region& region) { return region.width == 0 || region.height == 0; }
+
+/// What is done about a piece that cannot be decoded; its part of the picture stays white.
+using OnDamage = std::function<void(const Region&, const std::string&)>;
+
+class TiffSlide : public Slide {
+ public:
+  TiffSlide(std::unique_ptr<TiffFile> file, TiffLayout layout, const SlideOptions& options)
+      : file_(std::move(file)), layout_(std::move(layout)), cache_(CacheBytes()) {
+    facts_.format = layout_.format;
+    facts_.reader = "libtiff";
+    facts_.magnification = layout_.magnification;
+    facts_.mpp_x = layout_.mpp_x ? layout_.mpp_x : options.mpp;
+    facts_.mpp_y = layout_.mpp_y ? layout_.mpp_y : options.mpp;
+    for (const auto& [name, page] : layout_.associated) facts_.associated.push_back(name);
+    const TiffPage& first = layout_.levels[0];
+    for (const TiffPage& page : layout_.levels) {
+      const double across = static_cast<double>(first.width) / page.width;
+      const double down = static_cast<double>(first.height) / page.height;
+      facts_.levels.push_back({page.width, page.height, (across + down) / 2});
+    }
+    if (layout_.levels.size() == 1) AddComputedLevels();
+  }
+
+  void Read(int level, const Region& region, image::Image& pixels) const override {
+    Require(level >= 0 && level < std::ssize(facts_.levels), "slide: {}: level {} of {}", Name(), level,
+            facts_.levels.size());
+    Require(region.width > 0 && region.height > 0 && region.width < kMaxPlace && region.height < kMaxPlace &&
+                std::abs(region.x) < kMaxPlace && std::abs(region.y) < kMaxPlace,
+            "slide: {}: a region of {} x {} pixels at ({}, {})", Name(), region.width, region.height, region.x,
+            region.y);
+    RequireMemory(3.0 * static_cast<double>(region.width) * static_cast<double>(region.height),
+                  FormatShown("slide: {}: a region of {} x {} pixels", Name(), region.width, region.height));
+    if (level < std::ssize(layout_.levels)) {
+      ReadPieces(level, region, pixels, {});
+    } else {
+      ReadComputed(level, region, pixels);
+    }
+  }
+
+  image::Image ReadAssociated(const std::string& name) const override {
+    const auto found = std::ranges::find(facts_.associated, name);
+    Require(found != facts_.associated.end(), "slide: {}: no picture is called {}", Name(), name);
+    const size_t index = static_cast<size_t>(found - facts_.associated.begin());
+    const TiffPage& page = layout_.associated[index].second;
+    const std::string problem = UnreadablePage(page);
+    Require(problem.empty(), "slide: {}: {}: {}", Name(), name, problem);
+    const Region whole{0, 0, page.width, page.height};
+    RequireMemory(PieceBytes(page) + 3.0 * page.width * page.height, FormatShown("slide: {}: {}", Name(), name));
+    image::Image pixels;
+    ReadPieces(static_cast<int64_t>(layout_.levels.size() + index), whole, pixels, {});
+    return pixels;
+  }
+
+ private:
+  std::string Name() const { return file_->path().string(); }
+
+  int64_t CacheBytes() const {
+    const TiffPage& first = layout_.levels[0];
+    const int64_t rows =
+        first.tiled ? 0 : 3 * int64_t{first.width} * std::max<int64_t>(kCachedRows, first.piece_height);
+    return std::min(std::max(kCacheBytes, rows), std::max<int64_t>(MemoryLimit() / 8, 1));
+  }
+
+  /// Levels, then pictures beside them.
+  const TiffPage& Page(int64_t source) const {
+    const int64_t levels = std::ssize(layout_.levels);
+    return source < levels ? layout_.levels[static_cast<size_t>(source)]
+                           : layout_.associated[static_cast<size_t>(source - levels)].second;
+  }
+
+  std::string PieceName(int64_t source, int64_t index) const {
+    const TiffPage& page = Page(source);
+    const int64_t levels = std::ssize(layout_.levels), x = index % page.across() * page.piece_width,
+                  y = index / page.across() * page.piece_height;
+    return FormatShown(
+        "slide: {}: {}, {} {} at ({}, {})", Name(),
+        source < levels ? FormatShown("level {}", source) : facts_.associated[static_cast<size_t>(source - levels)],
+        page.tiled ? "tile" : "strip", index, x, y);
+  }
+
+  /// Decodes, or finds, one piece. Throws DamagedRegion.
+  std::shared_ptr<Piece> FindPiece(int64_t source, int64_t index) const {
+    const TiffPage& page = Page(source);
+    const int64_t bytes = 3 * int64_t{page.piece_width} * page.piece_height;
+    std::shared_ptr<Piece> piece =
+        cache_.Find(static_cast<uint64_t>(source) << 48 | static_cast<uint64_t>(index), bytes);
+    const std::scoped_lock lock(piece->mutex);
+    if (piece->ready) return piece;
+    CheckCancelled();
+    if (IsAbsent(*file_, page, index)) {
+      FillAbsent(source, index, piece->rgb);
+    } else {
+      try {
+        DecodePiece(*file_, page, index, PieceName(source, index), piece->rgb);
+      } catch (const Error& error) {
+        throw DamagedRegion(error.what());
+      }
+    }
+    piece->ready = true;
+    return piece;
+  }
+
+  /// White at the finest level, where nothing was scanned. At others Aperio leaves tiles out although there is tissue:
+  /// what the finer level has there, reduced.
+  void FillAbsent(int64_t source, int64_t index, Tensor<uint8_t>& rgb) const {
+    const TiffPage& page = Page(source);
+    rgb.Reuse({int64_t{page.piece_height}, int64_t{page.piece_width}, 3});
+    std::fill(rgb.span().begin(), rgb.span().end(), uint8_t{255});
+    if (source == 0 || source >= std::ssize(layout_.levels)) return;
+    const TiffPage& finer = Page(source - 1);
+    const BoxAxis columns{finer.width, page.width}, rows{finer.height, page.height};
+    const int64_t left = index % page.across() * page.piece_width, top = index / page.across() * page.piece_height;
+    const int64_t width = std::min<int64_t>(page.piece_width, page.width - left);
+    // A band at a time: levels may lie far apart.
+    const auto row_pixels = static_cast<int64_t>(columns.begin(width)) + 2;
+    const auto scale = static_cast<int64_t>(rows.begin(1)) + 1;
+    const int64_t band = std::max<int64_t>(1, kChunkPixels / (row_pixels * scale));
+    image::Image fine;
+    for (int64_t y = top; y < std::min<int64_t>(top + page.piece_height, page.height); y += band) {
+      const int64_t height = std::min({band, top + int64_t{page.piece_height} - y, int64_t{page.height} - y});
+      const auto x0 = static_cast<int64_t>(columns.begin(left)), y0 = static_cast<int64_t>(rows.begin(y));
+      const auto x1 = static_cast<int64_t>(std::ceil(columns.begin(left + width)));
+      const auto y1 = static_cast<int64_t>(std::ceil(rows.begin(y + height)));
+      ReadPieces(source - 1, {x0, y0, x1 - x0, y1 - y0}, fine, {});
+      ReduceToBoxes(fine, x0, y0, columns, rows, left, y, width, height, rgb.view().at(y - top),
+                    3 * int64_t{page.piece_width});
+    }
+  }
+
+  void ReadPieces(int64_t source, const Region& region, image::Image& pixels, const OnDamage& on_damage) const {
+    const TiffPage& page = Page(source);
+    pixels.pixels.Reuse({region.height, region.width, 3});
+    const Region inside = Common(region, {0, 0, page.width, page.height});
+    if (inside.width != region.width || inside.height != region.height)
+      std::fill(pixels.pixels.span().begin(), pixels.pixels.span().end(), uint8_t{255});
+    if (IsEmpty(inside)) return;
+    const int64_t w = page.piece_width, h = page.piece_height;
+    for (int64_t row = inside.y / h; row * h < inside.y + inside.height; ++row) {
+      for (int64_t column = inside.x / w; column * w < inside.x + inside.width; ++column) {
+        const Region place{column * w, row * h, w, h}, part = Common(place, inside);
+        uint8_t* out = pixels.pixels.view().at(part.y - region.y, part.x - region.x);
+        try {
+          const std::shared_ptr<Piece> piece = FindPiece(source, row * page.across() + column);
+          const uint8_t* in = piece->rgb.view().at(part.y - place.y, part.x - place.x);
+          for (int64_t y = 0; y < part.height; ++y, in += 3 * w, out += 3 * region.width)
+            std::memcpy(out, in, static_cast<size_t>(3 * part.width));
+        } catch (const DamagedRegion& error) {
+          if (!on_damage) throw;
+          for (int64_t y = 0; y < part.height; ++y, out += 3 * region.width)
+            std::memset(out, 255, static_cast<size_t>(3 * part.width));
+          on_damage(part, error.what());
+        }
+      }
+    }
+  }
+
+  void AddComputedLevels() {
+    const Level first = facts_.levels[0];
+    for (int64_t factor = kStep; std::max(first.width, first.height) > kSmallSide * factor / kStep; factor *= kStep) {
+      facts_.levels.push_back(
+          {(first.width + factor - 1) / factor, (first.height + factor - 1) / factor, static_cast<double>(factor)});
+      if (kept_level_ == 0 && std::max(facts_.levels.back().width, facts_.levels.back().height) <= kKeptSide)
+        kept_level_ = static_cast<int>(facts_.levels.size()) - 1;
+    }
+  }
+
+  int64_t Factor(int level) const { return static_cast<int64_t>(facts_.levels[static_cast<size_t>(level)].downsample); }
+
+  void ReadComputed(int level, const Region& region, image::Image& pixels) const {
+    const Level& size = facts_.levels[static_cast<size_t>(level)];
+    const bool from_kept = level >= kept_level_;
+    if (from_kept) MakeKept();
+    const int64_t factor = from_kept ? Factor(level) / Factor(kept_level_) : Factor(level);
+    pixels.pixels.Reuse({region.height, region.width, 3});
+    std::fill(pixels.pixels.span().begin(), pixels.pixels.span().end(), uint8_t{255});
+    const Region inside = Common(region, {0, 0, size.width, size.height});
+    if (IsEmpty(inside)) return;
+    if (from_kept) RequireUndamaged(inside, Factor(level));
+    const int64_t columns = std::min(inside.width, std::max<int64_t>(1, kChunkSide / factor));
+    const int64_t rows = std::max<int64_t>(1, kChunkPixels / (columns * factor) / factor);
+    image::Image fine;
+    for (int64_t y = 0; y < inside.height; y += rows) {
+      for (int64_t x = 0; x < inside.width; x += columns) {
+        const Region chunk{inside.x + x, inside.y + y, std::min(columns, inside.width - x),
+                           std::min(rows, inside.height - y)};
+        uint8_t* out = pixels.pixels.view().at(chunk.y - region.y, chunk.x - region.x);
+        if (from_kept) {
+          CopyKept(Scaled(chunk, factor, kept_.width(), kept_.height()), fine);
+        } else {
+          ReadPieces(0, Scaled(chunk, factor, Page(0).width, Page(0).height), fine, {});
+        }
+        ReduceByFactor(fine, factor, out, 3 * region.width);
+      }
+    }
+  }
+
+  /// The region times the factor, within a picture of this size.
+  static Region Scaled(const Region& region, int64_t factor, int64_t width, int64_t height) {
+    return Common({region.x * factor, region.y * factor, region.width * factor, region.height * factor},
+                  {0, 0, width, height});
+  }
+
+  void CopyKept(const Region& region, image::Image& out) const {
+    out.pixels.Reuse({region.height, region.width, 3});
+    for (int64_t y = 0; y < region.height; ++y)
+      std::memcpy(out.pixels.view().at(y), kept_.pixels.view().at(region.y + y, region.x),
+                  static_cast<size_t>(3 * region.width));
+  }
+
+  void RequireUndamaged(const Region& region, int64_t factor) const {
+    const Region fine = Scaled(region, factor, Page(0).width, Page(0).height);
+    for (const auto& [place, message] : damaged_)
+      if (!IsEmpty(Common(fine, place))) throw DamagedRegion(message);
+  }
+
+  /// Reads the whole picture once, in blocks of whole pieces, on all cores.
+  void MakeKept() const {
+    const std::scoped_lock lock(kept_mutex_);
+    if (!kept_.pixels.empty()) return;
+    const Level& size = facts_.levels[static_cast<size_t>(kept_level_)];
+    const TiffPage& page = Page(0);
+    const int64_t factor = Factor(kept_level_);
+    RequireMemory(3.0 * static_cast<double>(size.width) * static_cast<double>(size.height),
+                  FormatShown("slide: {}: an overview", Name()));
+    const auto blocks_of = [&](int64_t piece) { return (piece + factor - 1) / factor; };
+    const int64_t across =
+        page.tiled ? blocks_of(page.piece_width) * std::max<int64_t>(1, kChunkSide / page.piece_width / 2) : size.width;
+    const int64_t down = blocks_of(page.piece_height);
+    const int64_t columns = (size.width + across - 1) / across, rows = (size.height + down - 1) / down;
+    image::Image made{Tensor<uint8_t>::Uninitialised({size.height, size.width, 3})};
+    std::vector<std::pair<Region, std::string>> damaged;
+    std::mutex damaged_mutex;
+    ParallelTasks(columns * rows, [&](int64_t task, int) {
+      const int64_t x = task % columns * across, y = task / columns * down;
+      const Region block{x, y, std::min(across, size.width - x), std::min(down, size.height - y)};
+      image::Image fine;
+      // A row at a time where a block of strips is large.
+      const int64_t step = std::max<int64_t>(1, 2 * kChunkPixels / (block.width * factor) / factor);
+      for (int64_t row = 0; row < block.height; row += step) {
+        const Region part{block.x, block.y + row, block.width, std::min(step, block.height - row)};
+        ReadPieces(0, Scaled(part, factor, page.width, page.height), fine,
+                   [&](const Region& place, const std::string& why) {
+                     const std::scoped_lock one(damaged_mutex);
+                     damaged.emplace_back(place, why);
+                   });
+        ReduceByFactor(fine, factor, made.pixels.view().at(part.y, part.x), 3 * size.width);
+      }
+    });
+    damaged_ = std::move(damaged);
+    kept_ = std::move(made);
+  }
+
+  const std::unique_ptr<TiffFile> file_;
+  const TiffLayout layout_;
+  mutable PieceCache cache_;
+  int kept_level_ = 0;  // of the computed levels, the finest in memory; 0: none is computed
+  mutable std::mutex kept_mutex_;
+  mutable image::Image kept_;
+  mutable std::vector<std::pair<Region, std::string>> damaged_;  // at level 0, of what is kept
+};
+
+/// libtiff's table of pieces may be shorter than the picture.
+void CheckLevel(const TiffFile& file, const TiffPage& page, size_t level) {
+  const std::string problem = UnreadablePage(page);
+  Require(problem.empty(), "slide: {}: level {}: {}", file.path().string(), level, problem);
+  RequireMemory(PieceBytes(page),
+                FormatShown("slide: {}: a {} of level {}", file.path().string(), page.tiled ? "tile" : "strip", level));
+  Require(page.pieces() * page.planes() < (int64_t{1} << 31), "slide: {}: level {} has {} tiles", file.path().string(),
+          level, page.pieces());
+}
+
+}  // namespace
+
+std::unique_ptr<Slide> OpenTiff(const std::filesystem::path& path, const SlideOptions& options, std::string& why) {
+  auto file = std::make_unique<TiffFile>(path);
+  if (!TiffFile::IsTiff(file->file())) {
+    why = "not a TIFF";
+    return nullptr;
+  }
+  const std::vector<TiffPage> pages = file->ReadPages();
+  if (const std::string scanner = ScannerOf(pages); !scanner.empty()) {
+    why = "a TIFF of " + scanner + "'s scanners, which OpenSlide reads";
+    return nullptr;
+  }
+  TiffLayout layout = FindLayout(*file, pages);
+  for (size_t level = 0; level < layout.levels.size(); ++level) CheckLevel(*file, layout.levels[level], level);
+  return std::make_unique<TiffSlide>(std::move(file), std::move(layout), options);
+}
+
+}  // namespace qkv::slide
