@@ -10,6 +10,7 @@
 
 #include "qkv/app/images/pipeline.h"
 #include "qkv/app/open/json_line.h"
+#include "qkv/core/checksum.h"
 #include "qkv/core/file.h"
 #include "qkv/io/safetensors.h"
 
@@ -22,8 +23,19 @@ namespace {
 // The attribute of the features that says what made them.
 constexpr const char* kMadeBy = "qkv";
 
+// Of a slide's file: its size, and its beginning and end, where directories of tiles and descriptions are.
+std::string FingerprintSlide(const fs::path& path) {
+  constexpr size_t kHashedOfSlide = size_t{1} << 20;
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const size_t part = std::min(kHashedOfSlide, bytes.size());
+  return fmt::format("{}:{:016x}", bytes.size(),
+                     CombineChecksums(Checksum(bytes.first(part)), Checksum(bytes.last(part))));
+}
+
 io::Json ToJson(const slide::Grid& grid) {
-  return {{"tile", grid.options.tile},
+  return {{"tiles", fmt::format("{:016x}", Checksum(std::as_bytes(std::span(grid.coords))))},
+          {"tile", grid.options.tile},
           {"level", grid.level},
           {"size_at_level", grid.size_at_level},
           {"size_at_level0", grid.size_at_level0},
@@ -47,12 +59,11 @@ slide::Attributes CoordAttributes(const slide::Grid& grid, const slide::SlideFac
   return attributes;
 }
 
-// The slide's file is named by its stamp too: vectors of another file of the same name are not taken over.
+// Where the encoder's files and the slide lie does not matter, what is in them does.
 io::Json FeatureMaker::WhatMakes(const Embedder& embedder) const {
-  const FileStamp stamp = ReadFileStamp(path);
-  return {{"encoder", app::ToJson(embedder.SourceOfImages())},
-          {"grid", ToJson(grid)},
-          {"slide", {{"name", name}, {"bytes", stamp.size}, {"modified", stamp.modified}}}};
+  io::Json encoder = app::ToJson(embedder.SourceOfImages());
+  encoder.erase("model");
+  return {{"encoder", encoder}, {"grid", ToJson(grid)}, {"slide", FingerprintSlide(path)}};
 }
 
 slide::FeatureFile FeatureMaker::Make(Embedder& embedder) {
@@ -67,6 +78,7 @@ slide::FeatureFile FeatureMaker::Make(Embedder& embedder) {
             "slide: {} has vectors of another encoder, grid or slide; --overwrite replaces them, another --output "
             "keeps both",
             file.string());
+    from_file = true;
     return there;
   }
   SlideFolder::Prepare(file);

@@ -30,7 +30,9 @@ struct FeatureMaker {
   const SlideJobOptions& options;
   const SlideFolder& folder;
   const SlideEvents& events;
-  std::map<size_t, std::string> damaged = {};  // tiles that could not be read, and why; filled by Make
+  // Filled by Make.
+  bool from_file = false;                      // an earlier run had made all vectors
+  std::map<size_t, std::string> damaged = {};  // tiles that this and stopped runs could not read, and why
 
   /// The vectors that an earlier run made of the same tiles with the same encoder, or new ones. Throws Error if the
   /// file has others and may not be overwritten.

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 struct SlideJobs::Work {
   const SlideEntry& entry;
   SlideState& state;
+  SlideState earlier;  // of the run before this
   std::unique_ptr<slide::Slide> slide;
   slide::Tissue tissue;
   slide::Grid grid;
@@ -95,7 +96,7 @@ SlideJobs::SlideJobs(const SlideJobOptions& options, Embedder* embedder, const S
 
 SlideState SlideJobs::Run(const SlideEntry& entry) {
   SlideState state{.name = entry.name, .path = entry.path.string(), .encoder = options_.encoder};
-  Work work{entry, state, nullptr, {}, {}, {}};
+  Work work{entry, state, ReadState(folder_, entry.name), nullptr, {}, {}, {}};
   try {
     work.slide = slide::OpenSlide(entry.path, {.openslide = options_.openslide, .mpp = entry.mpp});
     DescribeSlide(work.slide->facts(), state);
@@ -186,7 +187,11 @@ void SlideJobs::MakeFeatures(Work& work) {
                      .folder = folder_,
                      .events = events_};
   work.features = maker.Make(*embedder_);
-  work.state.damaged = std::ssize(maker.damaged);
+  work.state.damaged = work.state.tiles - std::ssize(work.features.coords);
+  if (maker.from_file) {
+    work.state.seconds["features"] += work.earlier.seconds["features"];
+    work.state.problems = work.earlier.problems;
+  }
   for (const auto& [tile, why] : maker.damaged) {
     if (work.state.problems.size() == kProblemsKept) break;
     work.state.problems.push_back(why);

@@ -1,6 +1,7 @@
 #include "qkv/app/slides/slide_state.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "qkv/core/file.h"
 #include "qkv/io/fields.h"
@@ -36,7 +37,7 @@ io::Json ToJson(const SlideState& state) {
   if (state.mpp) json["mpp"] = *state.mpp;
   if (state.magnification) json["magnification"] = *state.magnification;
   if (!state.problems.empty()) json["problems"] = state.problems;
-  if (!state.seconds.empty()) json["seconds"] = state.seconds;
+  for (const auto& [step, seconds] : state.seconds) json["seconds"][step] = std::round(seconds * 1000) / 1000;
   if (!state.encoder.empty()) json["encoder"] = state.encoder;
   if (!state.answers.empty()) json["answers"] = state.answers;
   return json;
@@ -76,6 +77,11 @@ void SaveState(const SlideFolder& folder, const SlideState& state) {
   const std::filesystem::path file = folder.State(state.name);
   SlideFolder::Prepare(file);
   WriteFile(file, ToJson(state).dump(1, ' ', false, io::Json::error_handler_t::replace) + "\n");
+}
+
+SlideState ReadState(const SlideFolder& folder, const std::string& name) {
+  const std::filesystem::path file = folder.State(name);
+  return FileExists(file) ? ParseSlideState(io::ReadJson(file), file.string()) : SlideState();
 }
 
 std::vector<SlideState> ReadStates(const SlideFolder& folder) {

@@ -36,6 +36,8 @@ SlideState ParseSlideState(const io::Json& json, const std::string& where);
 
 /// Writes a state whole or not at all.
 void SaveState(const SlideFolder& folder, const SlideState& state);
+/// The state of a slide; an empty one if there is none yet. Throws Error as ParseSlideState.
+SlideState ReadState(const SlideFolder& folder, const std::string& name);
 /// All states of a folder, by name. Throws Error for a file that is none.
 std::vector<SlideState> ReadStates(const SlideFolder& folder);
 
