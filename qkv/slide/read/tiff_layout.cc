@@ -79,6 +79,7 @@ std::string AperioName(const TiffPage& page, size_t index) {
 TiffLayout AperioLayout(const std::vector<TiffPage>& pages) {
   TiffLayout layout;
   layout.format = "Aperio";
+  layout.spreads_absence = true;
   layout.levels.push_back(pages[0]);
   std::vector<TiffPage> coarser;
   for (size_t i = 1; i < pages.size(); ++i) {

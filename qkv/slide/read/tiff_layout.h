@@ -15,6 +15,8 @@ struct TiffLayout {
   std::vector<TiffPage> levels;  // from the finest; all show the same
   std::vector<std::pair<std::string, TiffPage>> associated;
   std::optional<double> mpp_x, mpp_y, magnification;
+  // Aperio leaves tiles out of coarser levels where a finer one lacks one, or writes damaged ones.
+  bool spreads_absence = false;
 };
 
 /// The scanner whose TIFF needs a reader of its own, such as "Hamamatsu"; empty if none is recognised.

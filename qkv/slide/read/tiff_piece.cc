@@ -66,14 +66,26 @@ int64_t RowsOf(const TiffPage& page, int64_t index) {
 
 uint8_t Clamped(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
 
-/// JFIF's conversion in libjpeg's fixed point.
-void YccToRgb(int y, int cb, int cr, uint8_t* rgb) {
-  constexpr int kHalf = 1 << 15;
-  const auto fixed = [](double x) { return static_cast<int>(x * 65536 + 0.5); };
-  const int u = cb - 128, v = cr - 128;
-  rgb[0] = Clamped(y + ((fixed(1.40200) * v + kHalf) >> 16));
-  rgb[1] = Clamped(y + ((-fixed(0.34414) * u - fixed(0.71414) * v + kHalf) >> 16));
-  rgb[2] = Clamped(y + ((fixed(1.77200) * u + kHalf) >> 16));
+/// JFIF's conversion from YCbCr, rounded as OpenSlide does: products to whole numbers, away from zero; those of green
+/// summed in 16 bits of fraction.
+struct YccTable {
+  std::array<int, 256> red, blue, green_cb, green_cr;
+
+  YccTable() {
+    for (int i = 0; i < 256; ++i) {
+      const double x = i - 128;
+      red[i] = static_cast<int>(std::lround(1.402 * x));
+      blue[i] = static_cast<int>(std::lround(1.772 * x));
+      green_cb[i] = static_cast<int>(std::lround(65536 * (0.5 - 0.34414 * x)));
+      green_cr[i] = static_cast<int>(std::lround(65536 * -0.71414 * x));
+    }
+  }
+};
+
+void YccToRgb(const YccTable& table, int y, int cb, int cr, uint8_t* rgb) {
+  rgb[0] = Clamped(y + table.red[cr]);
+  rgb[1] = Clamped(y + ((table.green_cb[cb] + table.green_cr[cr]) >> 16));
+  rgb[2] = Clamped(y + table.blue[cb]);
 }
 
 void DecodeJpeg2000Piece(const TiffPage& page, std::span<const std::byte> bytes, std::string_view where,
@@ -87,13 +99,14 @@ void DecodeJpeg2000Piece(const TiffPage& page, std::span<const std::byte> bytes,
           where, decoded.samples.dim(1), decoded.samples.dim(0), channels, decoded.bits, rgb.dim(1), rgb.dim(0));
   const bool is_ycc = channels == 3 && (page.compression == kJpeg2000Ycc || decoded.is_ycc ||
                                         (page.compression == kJpeg2000 && page.photometric == PHOTOMETRIC_YCBCR));
+  static const YccTable kYcc;
   const int shift = decoded.bits - 8;
   const int32_t* in = decoded.samples.data();
   uint8_t* out = rgb.data();
   Spend(pixels);
   for (int64_t i = 0; i < pixels; ++i, in += channels, out += 3) {
     if (is_ycc) {
-      YccToRgb(in[0] >> shift, in[1] >> shift, in[2] >> shift, out);
+      YccToRgb(kYcc, Clamped(in[0] >> shift), Clamped(in[1] >> shift), Clamped(in[2] >> shift), out);
     } else {
       for (int64_t c = 0; c < 3; ++c) out[c] = Clamped(in[channels == 3 ? c : 0] >> shift);
     }
@@ -230,12 +243,16 @@ double PieceBytes(const TiffPage& page) {
   return static_cast<double>(page.piece_width) * page.piece_height * (3 + page.samples * (page.bits / 8) * 5 + 24);
 }
 
-bool IsAbsent(const TiffFile& file, const TiffPage& page, int64_t index) {
+std::vector<bool> AbsentPieces(const TiffFile& file, const TiffPage& page, std::string_view where) {
+  std::vector<bool> absent(static_cast<size_t>(page.pieces()));
   Borrowed tiff(file, page);
-  int error = 0;
-  const auto number = static_cast<uint32_t>(index);
-  const uint64_t count = TIFFGetStrileByteCountWithErr(tiff.get(), number, &error);
-  return error == 0 && count == 0;
+  for (size_t i = 0; i < absent.size(); ++i) {
+    Spend(1);
+    int error = 0;
+    absent[i] = TIFFGetStrileByteCountWithErr(tiff.get(), static_cast<uint32_t>(i), &error) == 0;
+    tiff.Check(error == 0, where);
+  }
+  return absent;
 }
 
 void DecodePiece(const TiffFile& file, const TiffPage& page, int64_t index, std::string_view where,

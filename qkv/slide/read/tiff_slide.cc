@@ -1,6 +1,7 @@
 // TIFF slides through libtiff. Flat pictures get levels of their own: reduced by boxes from the picture where a region
-// is read, and, from a few megapixels on, from one reduced copy that is made once.
+// is read; the coarsest is made once and kept.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -21,10 +22,9 @@ namespace {
 constexpr int64_t kCacheBytes = int64_t{96} << 20;
 // Of a flat picture of strips: so many rows, which a row of tiles of 512 pixels goes over again and again.
 constexpr int64_t kCachedRows = 512;
-// Computed levels: each has a quarter of the side of the one before, until the longer side is so long.
-constexpr int64_t kStep = 4, kSmallSide = 2048;
-// The finest that is kept in memory, 50 MB.
-constexpr int64_t kKeptSide = 4096;
+// Computed levels of flat pictures: each has a quarter of the side of the one before, until the longer side is at most
+// this. The last, of at most 50 MB, is kept in memory.
+constexpr int64_t kStep = 4, kSmallSide = 4096;
 // Pixels that are reduced at a time.
 constexpr int64_t kChunkPixels = int64_t{1} << 22, kChunkSide = 4096;
 // Far beyond any slide, and far from overflow.
@@ -59,6 +59,7 @@ class TiffSlide : public Slide {
       facts_.levels.push_back({page.width, page.height, (across + down) / 2});
     }
     if (layout_.levels.size() == 1) AddComputedLevels();
+    FindAbsent();
   }
 
   void Read(int level, const Region& region, image::Image& pixels) const override {
@@ -108,6 +109,29 @@ class TiffSlide : public Slide {
                            : layout_.associated[static_cast<size_t>(source - levels)].second;
   }
 
+  void FindAbsent() {
+    for (int64_t level = 0; level < std::ssize(layout_.levels); ++level) {
+      const TiffPage& page = Page(level);
+      absent_.push_back(AbsentPieces(*file_, page, FormatShown("slide: {}: level {}", Name(), level)));
+      if (level > 0 && layout_.spreads_absence) SpreadAbsence(Page(level - 1), absent_.end()[-2], page, absent_.back());
+    }
+  }
+
+  /// As OpenSlide does: what covers an absent tile of the finer level counts as absent too.
+  static void SpreadAbsence(const TiffPage& finer, const std::vector<bool>& finer_absent, const TiffPage& page,
+                            std::vector<bool>& absent) {
+    const auto step = [](int64_t fine, int64_t coarse) {
+      return std::max<int64_t>(1, std::llround(static_cast<double>(fine) / static_cast<double>(coarse)));
+    };
+    const int64_t across = step(finer.across(), page.across()), down = step(finer.down(), page.down());
+    for (size_t i = 0; i < finer_absent.size(); ++i) {
+      if (!finer_absent[i]) continue;
+      const auto index = static_cast<int64_t>(i);
+      const int64_t column = index % finer.across() / across, row = index / finer.across() / down;
+      if (column < page.across() && row < page.down()) absent[static_cast<size_t>(row * page.across() + column)] = true;
+    }
+  }
+
   std::string PieceName(int64_t source, int64_t index) const {
     const TiffPage& page = Page(source);
     const int64_t levels = std::ssize(layout_.levels), x = index % page.across() * page.piece_width,
@@ -127,7 +151,8 @@ class TiffSlide : public Slide {
     const std::scoped_lock lock(piece->mutex);
     if (piece->ready) return piece;
     CheckCancelled();
-    if (IsAbsent(*file_, page, index)) {
+    const size_t level = static_cast<size_t>(source);
+    if (level < absent_.size() && absent_[level][static_cast<size_t>(index)]) {
       FillAbsent(source, index, piece->rgb);
     } else {
       try {
@@ -146,7 +171,7 @@ class TiffSlide : public Slide {
     const TiffPage& page = Page(source);
     rgb.Reuse({int64_t{page.piece_height}, int64_t{page.piece_width}, 3});
     std::fill(rgb.span().begin(), rgb.span().end(), uint8_t{255});
-    if (source == 0 || source >= std::ssize(layout_.levels)) return;
+    if (source == 0) return;
     const TiffPage& finer = Page(source - 1);
     const BoxAxis columns{finer.width, page.width}, rows{finer.height, page.height};
     const int64_t left = index % page.across() * page.piece_width, top = index / page.across() * page.piece_height;
@@ -196,26 +221,22 @@ class TiffSlide : public Slide {
 
   void AddComputedLevels() {
     const Level first = facts_.levels[0];
-    for (int64_t factor = kStep; std::max(first.width, first.height) > kSmallSide * factor / kStep; factor *= kStep) {
+    for (int64_t factor = kStep; std::max(first.width, first.height) * kStep > kSmallSide * factor; factor *= kStep)
       facts_.levels.push_back(
           {(first.width + factor - 1) / factor, (first.height + factor - 1) / factor, static_cast<double>(factor)});
-      if (kept_level_ == 0 && std::max(facts_.levels.back().width, facts_.levels.back().height) <= kKeptSide)
-        kept_level_ = static_cast<int>(facts_.levels.size()) - 1;
-    }
   }
 
   int64_t Factor(int level) const { return static_cast<int64_t>(facts_.levels[static_cast<size_t>(level)].downsample); }
+  int KeptLevel() const { return static_cast<int>(facts_.levels.size()) - 1; }
 
   void ReadComputed(int level, const Region& region, image::Image& pixels) const {
     const Level& size = facts_.levels[static_cast<size_t>(level)];
-    const bool from_kept = level >= kept_level_;
-    if (from_kept) MakeKept();
-    const int64_t factor = from_kept ? Factor(level) / Factor(kept_level_) : Factor(level);
+    const int64_t factor = Factor(level);
     pixels.pixels.Reuse({region.height, region.width, 3});
     std::fill(pixels.pixels.span().begin(), pixels.pixels.span().end(), uint8_t{255});
     const Region inside = Common(region, {0, 0, size.width, size.height});
     if (IsEmpty(inside)) return;
-    if (from_kept) RequireUndamaged(inside, Factor(level));
+    if (level == KeptLevel()) return CopyKept(inside, region, pixels);
     const int64_t columns = std::min(inside.width, std::max<int64_t>(1, kChunkSide / factor));
     const int64_t rows = std::max<int64_t>(1, kChunkPixels / (columns * factor) / factor);
     image::Image fine;
@@ -223,43 +244,35 @@ class TiffSlide : public Slide {
       for (int64_t x = 0; x < inside.width; x += columns) {
         const Region chunk{inside.x + x, inside.y + y, std::min(columns, inside.width - x),
                            std::min(rows, inside.height - y)};
-        uint8_t* out = pixels.pixels.view().at(chunk.y - region.y, chunk.x - region.x);
-        if (from_kept) {
-          CopyKept(Scaled(chunk, factor, kept_.width(), kept_.height()), fine);
-        } else {
-          ReadPieces(0, Scaled(chunk, factor, Page(0).width, Page(0).height), fine, {});
-        }
-        ReduceByFactor(fine, factor, out, 3 * region.width);
+        ReadPieces(0, Scaled(chunk, factor), fine, {});
+        ReduceByFactor(fine, factor, pixels.pixels.view().at(chunk.y - region.y, chunk.x - region.x), 3 * region.width);
       }
     }
   }
 
-  /// The region times the factor, within a picture of this size.
-  static Region Scaled(const Region& region, int64_t factor, int64_t width, int64_t height) {
+  /// The region of a computed level in pixels of the picture.
+  Region Scaled(const Region& region, int64_t factor) const {
     return Common({region.x * factor, region.y * factor, region.width * factor, region.height * factor},
-                  {0, 0, width, height});
+                  {0, 0, Page(0).width, Page(0).height});
   }
 
-  void CopyKept(const Region& region, image::Image& out) const {
-    out.pixels.Reuse({region.height, region.width, 3});
-    for (int64_t y = 0; y < region.height; ++y)
-      std::memcpy(out.pixels.view().at(y), kept_.pixels.view().at(region.y + y, region.x),
-                  static_cast<size_t>(3 * region.width));
-  }
-
-  void RequireUndamaged(const Region& region, int64_t factor) const {
-    const Region fine = Scaled(region, factor, Page(0).width, Page(0).height);
+  void CopyKept(const Region& inside, const Region& region, image::Image& pixels) const {
+    MakeKept();
+    const Region fine = Scaled(inside, Factor(KeptLevel()));
     for (const auto& [place, message] : damaged_)
       if (!IsEmpty(Common(fine, place))) throw DamagedRegion(message);
+    for (int64_t y = inside.y; y < inside.y + inside.height; ++y)
+      std::memcpy(pixels.pixels.view().at(y - region.y, inside.x - region.x), kept_.pixels.view().at(y, inside.x),
+                  static_cast<size_t>(3 * inside.width));
   }
 
   /// Reads the whole picture once, in blocks of whole pieces, on all cores.
   void MakeKept() const {
     const std::scoped_lock lock(kept_mutex_);
     if (!kept_.pixels.empty()) return;
-    const Level& size = facts_.levels[static_cast<size_t>(kept_level_)];
+    const Level& size = facts_.levels.back();
     const TiffPage& page = Page(0);
-    const int64_t factor = Factor(kept_level_);
+    const int64_t factor = Factor(KeptLevel());
     RequireMemory(3.0 * static_cast<double>(size.width) * static_cast<double>(size.height),
                   FormatShown("slide: {}: an overview", Name()));
     const auto blocks_of = [&](int64_t piece) { return (piece + factor - 1) / factor; };
@@ -278,11 +291,10 @@ class TiffSlide : public Slide {
       const int64_t step = std::max<int64_t>(1, 2 * kChunkPixels / (block.width * factor) / factor);
       for (int64_t row = 0; row < block.height; row += step) {
         const Region part{block.x, block.y + row, block.width, std::min(step, block.height - row)};
-        ReadPieces(0, Scaled(part, factor, page.width, page.height), fine,
-                   [&](const Region& place, const std::string& why) {
-                     const std::scoped_lock one(damaged_mutex);
-                     damaged.emplace_back(place, why);
-                   });
+        ReadPieces(0, Scaled(part, factor), fine, [&](const Region& place, const std::string& why) {
+          const std::scoped_lock one(damaged_mutex);
+          damaged.emplace_back(place, why);
+        });
         ReduceByFactor(fine, factor, made.pixels.view().at(part.y, part.x), 3 * size.width);
       }
     });
@@ -292,17 +304,14 @@ class TiffSlide : public Slide {
 
   const std::unique_ptr<TiffFile> file_;
   const TiffLayout layout_;
+  std::vector<std::vector<bool>> absent_;  // by level and piece
   mutable PieceCache cache_;
-  int kept_level_ = 0;  // of the computed levels, the finest in memory; 0: none is computed
   mutable std::mutex kept_mutex_;
-  mutable image::Image kept_;
+  mutable image::Image kept_;                                    // the coarsest computed level, once it is read
   mutable std::vector<std::pair<Region, std::string>> damaged_;  // at level 0, of what is kept
 };
 
-/// libtiff's table of pieces may be shorter than the picture.
 void CheckLevel(const TiffFile& file, const TiffPage& page, size_t level) {
-  const std::string problem = UnreadablePage(page);
-  Require(problem.empty(), "slide: {}: level {}: {}", file.path().string(), level, problem);
   RequireMemory(PieceBytes(page),
                 FormatShown("slide: {}: a {} of level {}", file.path().string(), page.tiled ? "tile" : "strip", level));
   Require(page.pieces() * page.planes() < (int64_t{1} << 31), "slide: {}: level {} has {} tiles", file.path().string(),
@@ -323,7 +332,11 @@ std::unique_ptr<Slide> OpenTiff(const std::filesystem::path& path, const SlideOp
     return nullptr;
   }
   TiffLayout layout = FindLayout(*file, pages);
-  for (size_t level = 0; level < layout.levels.size(); ++level) CheckLevel(*file, layout.levels[level], level);
+  for (size_t level = 0; level < layout.levels.size(); ++level) {
+    why = UnreadablePage(layout.levels[level]);
+    if (!why.empty()) return nullptr;
+    CheckLevel(*file, layout.levels[level], level);
+  }
   return std::make_unique<TiffSlide>(std::move(file), std::move(layout), options);
 }
 
