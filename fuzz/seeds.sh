@@ -28,6 +28,20 @@ case $1 in
     printf '{"architecture": "qkv_sequence", "vocabulary": 4, "outputs": 2, "length": 3, "width": 4, "depth": 1, "heads": 1, "qkv_attention": "low_rank", "qkv_attention_rank": 2, "mlp_ratio": 2.5, "rotary_base": 100.0, "qkv_bias": false, "qk_norm": true, "layer_scale": true, "activation": "silu", "gated": true, "eps": 1e-5}\0\17\0\0\0' > "$2/options"
     exit
     ;;
+  openslide)
+    # Two levels, the fields as in qkv/slide/read/openslide_protocol.h.
+    {
+      for text in 4.0.1 aperio 0.25 0.26 40 ffffff; do
+        printf '%s' "$text" | dd bs=64 conv=sync status=none
+      done
+      printf '\002\0\0\0\001\0\0\0'
+      printf '\0\020\0\0\0\0\0\0\0\010\0\0\0\0\0\0\0\0\0\0\0\0\360\077'
+      printf '\0\010\0\0\0\0\0\0\0\004\0\0\0\0\0\0\0\0\0\0\0\0\0\100'
+      head -c 1488 /dev/zero
+      printf 'label' | dd bs=256 conv=sync status=none
+    } > "$2/two"
+    exit
+    ;;
   packet)
     # JSON alone; and JSON of 73 bytes with an array behind it.
     printf '{"model": "digits", "edits": [{"kind": "symmetry", "t": -1}]}' > "$2/json"

@@ -91,7 +91,7 @@ struct Program {
 }  // namespace
 
 void LimitSystemCalls() {
-  static Program program;
+  Program program;
   program.Load(offsetof(seccomp_data, arch));
   program.Add(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QKV_AUDIT_ARCH, 1, 0));
   program.Return(SECCOMP_RET_KILL_PROCESS);

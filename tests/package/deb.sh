@@ -20,11 +20,13 @@ for name in libfmt9 libpng16-16 libjpeg62-turbo; do
   esac
 done
 
-# What it loads when it is used (HEIC, AVIF) comes along, and is not linked.
-dpkg-deb -f "$program" Recommends | grep -q libheif1 || fail "qkv does not recommend libheif1"
-case $depends in
-  *libheif*) fail "qkv is linked with libheif: $depends" ;;
-esac
+# What it loads when it is used (HEIC, AVIF; slides and their vectors) comes along, and is not linked.
+for name in libheif libopenslide libhdf5; do
+  dpkg-deb -f "$program" Recommends | grep -q $name || fail "qkv does not recommend $name"
+  case $depends in
+    *$name*) fail "qkv is linked with $name: $depends" ;;
+  esac
+done
 
 # Below a root of its own: the system's database of packages is not touched. dpkg must be root to give files to root.
 root=$tmp/root
@@ -48,7 +50,8 @@ done
   fail "the installed program misreads a digit"
 [ "$("$root/usr/bin/qkv" translate "development files" 2> /dev/null)" = "file di sviluppo" ] ||
   fail "the installed program does not translate"
-python3 "$source/tools/check_hardening.py" "$root/usr/bin/qkv" || fail "the installed program is not hardened"
+python3 "$source/tools/check_hardening.py" "$root/usr/bin/qkv" "$(find "$root/usr/lib" -name qkv_openslide)" ||
+  fail "the installed program is not hardened"
 for file in share/man/man1/qkv.1.gz share/bash-completion/completions/qkv \
   share/zsh/vendor-completions/_qkv share/fish/vendor_completions.d/qkv.fish include/qkv/qkv.h; do
   [ -s "$root/usr/$file" ] || fail "$file is missing"

@@ -52,9 +52,9 @@ void Misbehave(const char* when) {
   }
   if (is("greedy")) {
     for (;;) {
-      void* const block = malloc(size_t{64} << 20);
+      volatile char* const block = static_cast<char*>(malloc(size_t{64} << 20));
       if (block == nullptr) abort();
-      memset(block, 1, 4096);
+      *block = 1;
     }
   }
 }

@@ -217,7 +217,7 @@ TEST_F(OpenSlideProcess, NamesASlideThatEndsItWhenItIsOpened) {
                                       {"sides=negative", "-5 ×"},
                                       {"sides=huge", "9223372036854775807 pixels"},
                                       {"downsample=nan", "nan times"}}) {
-    const std::string error = ErrorMessage([&] { Open(words); });
+    const std::string error = ErrorMessage([this, asked = std::string(words)] { Open(asked); });
     EXPECT_PRED_FORMAT2(Says, error, reason) << words;
     EXPECT_PRED_FORMAT2(Says, error, "slide.fake") << words;
   }

@@ -52,6 +52,7 @@ constexpr const char* kFiles[] = {"slides/cmu_small_region.svs",   "dicom-wsi/sm
                                   "dicom-wsi/sm_image_numbers.dcm"};
 
 TEST_F(RealOpenSlide, PixelsAreThoseOfThisProcess) {
+  const bool old = std::string(Call<const char*>("openslide_get_version"))[0] == '3';
   int opened = 0;
   for (const char* const name : kFiles) {
     SCOPED_TRACE(name);
@@ -65,6 +66,8 @@ TEST_F(RealOpenSlide, PixelsAreThoseOfThisProcess) {
     ASSERT_EQ(static_cast<int>(facts.levels.size()), Call<int>("openslide_get_level_count", own));
     for (int l = 0; l < static_cast<int>(facts.levels.size()); ++l) {
       const Level& level = facts.levels[l];
+      // Debian's 3.4.1 gives uninitialised memory for levels smaller than a tile (MALLOC_PERTURB_ shows it).
+      if (old && level.width < 100) continue;
       const int64_t side = 256;
       for (int64_t y = 0; y < level.height; y += 3 * side / 2) {
         for (int64_t x = 0; x < level.width; x += side) {

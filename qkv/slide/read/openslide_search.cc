@@ -1,5 +1,8 @@
 #include "qkv/slide/read/openslide_search.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -22,6 +25,21 @@ fs::path NamedFolder(const char* variable) {
   return folder.is_absolute() ? folder : fs::path();
 }
 
+// Whether there is a library that no stranger can have put there: it and its folder belong to root or the user, and not
+// everyone may write to them.
+bool IsTrusted(const fs::path& library) {
+  for (const fs::path& part : {library, library.parent_path()}) {
+    struct stat status = {};
+    if (::stat(part.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) != 0) return false;
+    if (status.st_uid != 0 && status.st_uid != ::geteuid()) return false;
+  }
+  return true;
+}
+
+void AddTrusted(const fs::path& library, std::vector<std::string>& libraries) {
+  if (IsTrusted(library)) libraries.push_back(library);
+}
+
 // Adds PREFIX/lib/python3*/{site,dist}-packages/openslide_bin/libopenslide.so.1, of the newest Python first.
 void AddOfPython(const fs::path& prefix, std::vector<std::string>& libraries) {
   if (prefix.empty()) return;
@@ -30,13 +48,11 @@ void AddOfPython(const fs::path& prefix, std::vector<std::string>& libraries) {
   for (fs::directory_iterator entry(prefix / "lib", error), end; !error && entry != end; entry.increment(error)) {
     if (!entry->path().filename().native().starts_with("python3")) continue;
     for (const char* packages : {"site-packages", "dist-packages"}) {
-      const fs::path file = entry->path() / packages / kPackage / kCurrent;
-      std::error_code ignored;
-      if (fs::exists(file, ignored)) found.push_back(file);
+      found.push_back(entry->path() / packages / kPackage / kCurrent);
     }
   }
   std::sort(found.rbegin(), found.rend());
-  libraries.insert(libraries.end(), found.begin(), found.end());
+  for (const fs::path& file : found) AddTrusted(file, libraries);
 }
 
 // The folder above that of the first python3 of PATH.
@@ -69,14 +85,12 @@ std::vector<std::string> FindLibraries(const fs::path& chosen) {
     Fail("slide: {} has neither {} nor {}; expected the folder of OpenSlide's library", place.string(), kCurrent, kOld);
   }
   std::vector<std::string> libraries = {kCurrent};
-  const fs::path packages = OwnFile().parent_path().parent_path();  // where this is Python's module
-  if (const fs::path file = packages / kPackage / kCurrent; fs::exists(file, ignored)) libraries.push_back(file);
+  // Beside the package of which this is Python's module.
+  AddTrusted(OwnFile().parent_path().parent_path() / kPackage / kCurrent, libraries);
   const fs::path conda = NamedFolder("CONDA_PREFIX"), home = NamedFolder("HOME");
   AddOfPython(NamedFolder("VIRTUAL_ENV"), libraries);
   AddOfPython(conda, libraries);
-  if (const fs::path file = conda / "lib" / kCurrent; !conda.empty() && fs::exists(file, ignored)) {
-    libraries.push_back(file);
-  }
+  if (!conda.empty()) AddTrusted(conda / "lib" / kCurrent, libraries);
   AddOfPython(PythonOfPath(), libraries);
   AddOfPython("/usr/local", libraries);
   AddOfPython(home.empty() ? home : home / ".local", libraries);
