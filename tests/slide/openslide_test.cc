@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "qkv/core/rng.h"
 #include "qkv/slide/read/openslide_search.h"
 #include "qkv/slide/read/readers.h"
 #include "tests/support/errors.h"
@@ -151,6 +152,35 @@ TEST_F(RealOpenSlide, SurvivesFilesThatAreCut) {
       std::string why;
       ErrorMessage([&] {
         const auto slide = OpenByOpenSlide(cut, options_, why);
+        image::Image pixels;
+        if (slide != nullptr) slide->Read(0, {0, 0, 256, 256}, pixels);
+      });
+    }
+  }
+}
+
+// Bytes changed anywhere: likewise, and the same process reads the whole slide afterwards.
+TEST_F(RealOpenSlide, SurvivesBytesThatAreChanged) {
+  const TemporaryFolder folder;
+  Rng rng(47);
+  for (const char* const name : {"dicom-wsi/small.svs", "dicom-wsi/boxes.tiff", "dicom-wsi/sm_image.dcm"}) {
+    const fs::path whole = DataFolder() / "medical" / name, changed = folder / ("changed" + whole.extension().string());
+    for (int round = 0; round < 30; ++round) {
+      fs::copy_file(whole, changed, fs::copy_options::overwrite_existing);
+      std::fstream file(changed, std::ios::in | std::ios::out | std::ios::binary);
+      const uint64_t bytes = fs::file_size(whole);
+      for (int i = 0; i < 8; ++i) {
+        // Half of them near the ends, where headers are.
+        const uint64_t place = i % 2 == 0   ? rng.Next() % bytes
+                               : i % 4 == 1 ? rng.Next() % 400
+                                            : bytes - 1 - rng.Next() % 400;
+        file.seekp(static_cast<std::streamoff>(place));
+        file.put(static_cast<char>(rng.Next()));
+      }
+      file.close();
+      std::string why;
+      ErrorMessage([&] {
+        const auto slide = OpenByOpenSlide(changed, options_, why);
         image::Image pixels;
         if (slide != nullptr) slide->Read(0, {0, 0, 256, 256}, pixels);
       });

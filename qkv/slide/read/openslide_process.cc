@@ -26,6 +26,8 @@ namespace {
 
 // Waiting looks this often whether the work is cancelled, in milliseconds.
 constexpr int kPatience = 20;
+// Memory of so many pixels is kept between requests: 16 MB.
+constexpr int64_t kKeptPixels = int64_t{2048} * 2048;
 // A process that has closed its socket is about to end.
 constexpr int kLastMoment = 500;  // ms
 // The child ends itself this much later than its parent would end it: then its parent has gone.
@@ -133,15 +135,15 @@ void Process::Start() {
   RequireCall(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "start", options_.program);
   const Descriptor theirs = Beyond(ends[1], options_.program);
   socket_ = Beyond(ends[0], options_.program);
-  const Descriptor memory = Beyond(::memfd_create("qkv_openslide", MFD_CLOEXEC | MFD_ALLOW_SEALING), options_.program);
+  memory_file_ = Beyond(::memfd_create("qkv_openslide", MFD_CLOEXEC | MFD_ALLOW_SEALING), options_.program);
   // Of this size for ever: a file that shrinks would end its readers by SIGBUS.
-  RequireCall(::ftruncate(memory.get(), kMemoryBytes) == 0 &&
-                  ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
+  RequireCall(::ftruncate(memory_file_.get(), kMemoryBytes) == 0 &&
+                  ::fcntl(memory_file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0,
               "start", options_.program);
-  void* const mapped = ::mmap(nullptr, kMemoryBytes, PROT_READ, MAP_SHARED, memory.get(), 0);
+  void* const mapped = ::mmap(nullptr, kMemoryBytes, PROT_READ, MAP_SHARED, memory_file_.get(), 0);
   RequireCall(mapped != MAP_FAILED, "start", options_.program);
   memory_ = mapped;
-  const pid_t process = Spawn(options_.program, theirs.get(), memory.get());
+  const pid_t process = Spawn(options_.program, theirs.get(), memory_file_.get());
   // It waits for the first request, so the number is still its own.
   const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
   if (descriptor < 0) {
@@ -157,7 +159,16 @@ void Process::Start() {
 Reply Process::Call(Request request) {
   request.seconds = options_.seconds + kGrace;
   Send(&request, sizeof(request));
-  return Receive();
+  const Reply reply = Receive();
+  used_ = kMaxPixels;
+  if (request.operation == Operation::kRead) used_ = request.width * request.height;
+  return reply;
+}
+
+void Process::Trim() {
+  if (used_ <= kKeptPixels) return;
+  ::fallocate(memory_file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kMemoryBytes);
+  used_ = 0;
 }
 
 void Process::Send(const void* message, size_t bytes) {

@@ -63,6 +63,8 @@ class Process {
   Reply Call(Request request);
   /// Pixels of the last Call, premultiplied ARGB, kMaxPixels of them. The process may change them at any time.
   const uint32_t* pixels() const { return static_cast<const uint32_t*>(memory_); }
+  /// Gives the pixels' memory back to the system if they are many: pixels() are black then.
+  void Trim();
 
  private:
   void Start();
@@ -73,8 +75,9 @@ class Process {
 
   const ProcessOptions options_;
   const uint32_t forks_ = internal::Forks();
-  Descriptor socket_, process_;  // process_: a descriptor of it, since another may get its number
+  Descriptor socket_, process_, memory_file_;  // process_: a descriptor of it, since another may get its number
   const void* memory_ = nullptr;
+  int64_t used_ = 0;  // pixels of the last Call
   Reply opened_;
   Facts facts_;
 };

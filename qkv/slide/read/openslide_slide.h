@@ -34,6 +34,7 @@ class Processes {
       try {
         const Reply reply = lease->Call(request);
         take(*lease, reply);
+        lease->Trim();
         lease.GiveBack();
         return;
       } catch (const ProcessEnded& ended) {
