@@ -27,6 +27,7 @@ PLACES = {
     "tests/image/golden": lambda case: case,
     "tests/io/golden": lambda case: case,
     "tests/mil/golden": lambda case: "heads",
+    "tests/slide/golden": lambda case: case,
     "tests/text/golden": lambda case: "vocabularies",
 }
 

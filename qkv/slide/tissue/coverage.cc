@@ -53,14 +53,16 @@ void Coverage::Next(const TileRow& row, std::vector<double>& areas, std::vector<
   }
   std::sort(events.begin(), events.end());
   events.erase(std::unique(events.begin(), events.end()), events.end());
-  active_.clear();
+  crossings_.clear();
+  sorted_ = 0;
   size_t begun = 0;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
-    std::erase_if(active_, [&](const Edge* edge) { return edge->lower[1] <= events[i]; });
+    std::erase_if(crossings_, [&](const Crossing& crossing) { return crossing.edge->lower[1] <= events[i]; });
+    sorted_ = crossings_.size();
     for (; begun < live_.size() && live_[begun]->upper[1] <= events[i]; ++begun) {
-      if (live_[begun]->lower[1] > events[i]) active_.push_back(live_[begun]);
+      if (live_[begun]->lower[1] > events[i]) crossings_.push_back({live_[begun]});
     }
-    if (!active_.empty()) Slab(events[i], events[i + 1], row, areas);
+    if (!crossings_.empty()) Slab(events[i], events[i + 1], row, areas);
   }
   double full = 0;
   for (size_t i = 0; i < areas.size(); ++i) {
@@ -77,14 +79,13 @@ void Coverage::Next(const TileRow& row, std::vector<double>& areas, std::vector<
 // first two edges cross.
 void Coverage::Slab(double top, double bottom, const TileRow& row, std::vector<double>& areas) {
   while (top < bottom) {
-    Spend(static_cast<int64_t>(active_.size()) * 4);
+    Spend(std::ssize(crossings_));
     const double probe = top + (bottom - top) * kProbe;
-    crossings_.clear();
-    for (const Edge* edge : active_) {
-      crossings_.push_back({edge, edge->At(top), edge->At(bottom), edge->At(probe)});
+    for (Crossing& crossing : crossings_) {
+      crossing.from = crossing.edge->At(top), crossing.to = crossing.edge->At(bottom);
+      crossing.probe = crossing.edge->At(probe);
     }
-    std::sort(crossings_.begin(), crossings_.end(),
-              [](const Crossing& a, const Crossing& b) { return std::tie(a.probe, a.to) < std::tie(b.probe, b.to); });
+    Sort();
     double end = bottom;
     for (size_t i = 0; i + 1 < crossings_.size(); ++i) {
       const Crossing &left = crossings_[i], &right = crossings_[i + 1];
@@ -98,6 +99,26 @@ void Coverage::Slab(double top, double bottom, const TileRow& row, std::vector<d
     AddSlab(end - top, row, areas);
     top = end;
   }
+}
+
+// From left to right. Few edges change places between slabs, so those that were sorted are inserted one by one.
+void Coverage::Sort() {
+  const auto before = [](const Crossing& a, const Crossing& b) {
+    return std::tie(a.probe, a.to) < std::tie(b.probe, b.to);
+  };
+  constexpr size_t kFew = 16;
+  if (crossings_.size() > sorted_ + kFew) {
+    std::sort(crossings_.begin(), crossings_.end(), before);
+  } else {
+    for (size_t i = 1; i < crossings_.size(); ++i) {
+      const Crossing moved = crossings_[i];
+      size_t at = i;
+      for (; at > 0 && before(moved, crossings_[at - 1]); --at) crossings_[at] = crossings_[at - 1];
+      crossings_[at] = moved;
+      Spend(static_cast<int64_t>(i - at));
+    }
+  }
+  sorted_ = crossings_.size();
 }
 
 void Coverage::AddSlab(double height, const TileRow& row, std::vector<double>& areas) {

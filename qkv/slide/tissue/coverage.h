@@ -32,24 +32,25 @@ class Coverage {
     uint32_t polygon;
     double At(double y) const;  // x
   };
-  // An edge within a slab: x at its top, at its bottom, and just below its top.
+  // An edge that crosses a slab: x at its top, at its bottom, and just below its top.
   struct Crossing {
     const Edge* edge;
-    double from, to, probe;
+    double from = 0, to = 0, probe = 0;
   };
 
   void Slab(double top, double bottom, const TileRow& row, std::vector<double>& areas);
+  void Sort();
   void AddSlab(double height, const TileRow& row, std::vector<double>& areas);
   void AddEdge(const Crossing& edge, double weight, const TileRow& row, std::vector<double>& areas);
   void Touch(const TileRow& row, std::vector<uint8_t>& touched) const;
 
-  std::vector<Edge> edges_;        // by their upper ends
-  size_t next_ = 0;                // first edge that no row has reached
-  std::vector<const Edge*> live_;  // of the current row, by their upper ends
-  std::vector<const Edge*> active_;
-  std::vector<Crossing> crossings_;
-  std::vector<uint8_t> inside_;  // [polygons], while a line is crossed
-  std::vector<double> full_;     // [tiles + 1], changes of what lies right of edges
+  std::vector<Edge> edges_;          // by their upper ends
+  size_t next_ = 0;                  // first edge that no row has reached
+  std::vector<const Edge*> live_;    // of the current row, by their upper ends
+  std::vector<Crossing> crossings_;  // of the current slab, from left to right
+  size_t sorted_ = 0;                // of these, in the order of the slab before
+  std::vector<uint8_t> inside_;      // [polygons], while a line is crossed
+  std::vector<double> full_;         // [tiles + 1], changes of what lies right of edges
 };
 
 }  // namespace qkv::slide

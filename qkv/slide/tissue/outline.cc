@@ -17,9 +17,14 @@ using Corner = std::array<int64_t, 2>;  // of pixels: x, y
 // A closed line along edges of pixels, the inside to its right, with its corners only.
 struct Outline {
   std::vector<Corner> corners;
-  double tolerance = 1;  // in pixels
-  Ring points;           // the corners that are kept, scaled
+  bool exact = false;  // all corners are kept
+  Ring points;         // scaled
 };
+
+// In half pixels: how far points may lie from the simplified line.
+constexpr double kTolerance = 1;
+// Pieces and holes of fewer pixels stay as they are.
+constexpr double kExactArea = 16;
 
 double AreaOf(const std::vector<Corner>& corners) {
   double twice = 0;
@@ -64,18 +69,17 @@ double Distance(const Corner& point, const Corner& a, const Corner& b) {
   return std::hypot(px - along * dx, py - along * dy);
 }
 
-// Marks the corners between first and last that Douglas and Peucker's rule keeps. Without recursion: rings are long.
-void KeepFar(const std::vector<Corner>& corners, size_t first, size_t last, double tolerance,
-             std::vector<uint8_t>& kept) {
+// Marks the points between first and last that Douglas and Peucker's rule keeps. Without recursion: rings are long.
+void KeepFar(const std::vector<Corner>& points, size_t first, size_t last, std::vector<uint8_t>& kept) {
   std::vector<std::pair<size_t, size_t>> parts{{first, last}};
   while (!parts.empty()) {
     const auto [a, b] = parts.back();
     parts.pop_back();
     Spend(static_cast<int64_t>(b - a) * 4);
-    double furthest = tolerance;
+    double furthest = kTolerance;
     size_t found = 0;
     for (size_t i = a + 1; i < b; ++i) {
-      const double distance = Distance(corners[i], corners[a], corners[b % corners.size()]);
+      const double distance = Distance(points[i], points[a], points[b % points.size()]);
       if (distance > furthest) furthest = distance, found = i;
     }
     if (found == 0) continue;
@@ -88,35 +92,55 @@ void KeepFar(const std::vector<Corner>& corners, size_t first, size_t last, doub
 // Coordinates of pixels as large as these are rounded to whole ones of level 0.
 constexpr double kRoundedScale = 2;
 
-double Scaled(int64_t at, double scale) {
-  const double value = static_cast<double>(at) * scale;
-  return scale >= kRoundedScale ? std::round(value) : value;
+Point Scaled(const Corner& at, double x_scale, double y_scale) {
+  const auto scaled = [](int64_t half_pixels, double scale) {
+    const double value = static_cast<double>(half_pixels) / 2 * scale;
+    return scale >= kRoundedScale ? std::round(value) : value;
+  };
+  return {scaled(at[0], x_scale), scaled(at[1], y_scale)};
 }
 
-void Simplify(Outline& outline, double x_scale, double y_scale) {
-  const std::vector<Corner>& corners = outline.corners;
-  std::vector<uint8_t> kept(corners.size(), outline.tolerance == 0);
-  if (outline.tolerance > 0) {
-    // From the upper left corner and from the one furthest from it.
-    const auto first = static_cast<size_t>(std::min_element(corners.begin(), corners.end()) - corners.begin());
-    size_t second = first;
-    double furthest = -1;
-    for (size_t i = 0; i < corners.size(); ++i) {
-      const double distance = Distance(corners[i], corners[first], corners[first]);
-      if (distance > furthest) furthest = distance, second = i;
-    }
-    const auto [low, high] = std::minmax(first, second);
-    kept[low] = kept[high] = 1;
-    KeepFar(corners, low, high, outline.tolerance, kept);
-    std::vector<Corner> turned(corners.begin() + static_cast<std::ptrdiff_t>(high), corners.end());
-    turned.insert(turned.end(), corners.begin(), corners.begin() + static_cast<std::ptrdiff_t>(low) + 1);
-    std::vector<uint8_t> kept_turned(turned.size(), 0);
-    KeepFar(turned, 0, turned.size() - 1, outline.tolerance, kept_turned);
-    for (size_t i = 0; i < turned.size(); ++i) kept[(high + i) % corners.size()] |= kept_turned[i];
-  }
-  outline.points.clear();
+// The line through the middles of the outline's straight runs, in half pixels: steps of slanted borders become
+// straight. Corners between runs of two pixels or more stay. No corner is further than half a pixel from it.
+std::vector<Corner> WithoutSteps(const std::vector<Corner>& corners) {
+  std::vector<Corner> points;
   for (size_t i = 0; i < corners.size(); ++i) {
-    if (kept[i]) outline.points.push_back({Scaled(corners[i][0], x_scale), Scaled(corners[i][1], y_scale)});
+    const Corner &a = corners[i], &b = corners[(i + 1) % corners.size()], &c = corners[(i + 2) % corners.size()];
+    const auto length = [](const Corner& from, const Corner& to) {
+      return std::abs(to[0] - from[0]) + std::abs(to[1] - from[1]);
+    };
+    points.push_back({a[0] + b[0], a[1] + b[1]});
+    if (length(a, b) >= 2 && length(b, c) >= 2) points.push_back({2 * b[0], 2 * b[1]});
+  }
+  return points;
+}
+
+// Douglas and Peucker's rule on a closed line, from its leftmost point and from the one furthest from it.
+std::vector<Corner> Simplified(std::vector<Corner> points) {
+  std::rotate(points.begin(), std::min_element(points.begin(), points.end()), points.end());
+  size_t furthest = 0;
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (Distance(points[i], points[0], points[0]) > Distance(points[furthest], points[0], points[0])) furthest = i;
+  }
+  std::vector<uint8_t> kept(points.size(), 0);
+  kept[0] = kept[furthest] = 1;
+  KeepFar(points, 0, furthest, kept);
+  KeepFar(points, furthest, points.size(), kept);
+  std::vector<Corner> found;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (kept[i]) found.push_back(points[i]);
+  }
+  return found;
+}
+
+void SetPoints(Outline& outline, double x_scale, double y_scale) {
+  outline.points.clear();
+  if (outline.exact) {
+    for (const auto& [x, y] : outline.corners) outline.points.push_back(Scaled({2 * x, 2 * y}, x_scale, y_scale));
+  } else {
+    for (const Corner& point : Simplified(WithoutSteps(outline.corners))) {
+      outline.points.push_back(Scaled(point, x_scale, y_scale));
+    }
   }
 }
 
@@ -172,7 +196,7 @@ std::vector<size_t> BadRings(const std::vector<Outline>& outlines) {
   }
   std::vector<size_t> found;
   for (size_t r = 0; r < bad.size(); ++r) {
-    if (bad[r] && outlines[r].tolerance > 0) found.push_back(r);
+    if (bad[r] && !outlines[r].exact) found.push_back(r);
   }
   return found;
 }
@@ -226,11 +250,14 @@ std::vector<size_t> OutlinesAround(const Mask& mask, const std::vector<Outline>&
 
 std::vector<Polygon> Outlines(const Mask& mask, double x_scale, double y_scale) {
   std::vector<Outline> outlines = AllOutlines(mask);
-  for (Outline& outline : outlines) Simplify(outline, x_scale, y_scale);
+  for (Outline& outline : outlines) {
+    outline.exact = std::abs(AreaOf(outline.corners)) < kExactArea;
+    SetPoints(outline, x_scale, y_scale);
+  }
   for (std::vector<size_t> bad = BadRings(outlines); !bad.empty(); bad = BadRings(outlines)) {
     for (const size_t r : bad) {
-      outlines[r].tolerance = outlines[r].tolerance > 0.5 ? outlines[r].tolerance / 2 : 0;
-      Simplify(outlines[r], x_scale, y_scale);
+      outlines[r].exact = true;
+      SetPoints(outlines[r], x_scale, y_scale);
     }
   }
   const std::vector<size_t> around = OutlinesAround(mask, outlines);
