@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "qkv/image/resize.h"
@@ -15,7 +14,7 @@ namespace qkv::slide {
 class PictureSlide : public Slide {
  public:
   /// Levels of 1 / downsamples of the picture's size.
-  explicit PictureSlide(image::Image picture, const std::vector<int64_t>& downsamples = {1}) {
+  explicit PictureSlide(const image::Image& picture, const std::vector<int64_t>& downsamples = {1}) {
     facts_.format = "picture", facts_.reader = "test";
     for (const int64_t downsample : downsamples) {
       const int64_t width = picture.width() / downsample, height = picture.height() / downsample;

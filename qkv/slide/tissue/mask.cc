@@ -5,19 +5,24 @@
 #include <utility>
 
 #include "qkv/core/work.h"
+#include "qkv/image/resize.h"
 
 namespace qkv::slide {
 namespace {
 
 // Glass is bright and nearly grey: at least this in each channel, channels at most this apart.
-constexpr int kGlassLevel = 200, kGlassSpread = 20;
+constexpr int kGlassLevel = 200, kGlassSpread = 14;
 // Stains are darker or less green than this: ink of a green pen has so much more green than red and blue.
 constexpr int kInkGreen = 40;
 // Darker pixels count as this bright, or the noise of black would be saturated.
 constexpr int kDarkest = 128;
 
-// The most frequent value of glass in each channel; white where the picture has too little glass to say.
-std::array<int, 3> GlassColour(const image::Image& picture) {
+// The most frequent value of glass in each channel; white where the picture has too little glass to say. Looked for in
+// a small picture, without the noise that makes pale tissue grey.
+std::array<int, 3> GlassColour(const image::Image& whole) {
+  constexpr int64_t kGlassSide = 128;
+  const image::Image picture = image::Resize(whole, std::min(whole.height(), kGlassSide),
+                                             std::min(whole.width(), kGlassSide), image::Filter::kBox);
   std::array<std::array<int64_t, 256>, 3> counts{};
   const uint8_t* const rgb = picture.pixels.data();
   const int64_t pixels = picture.height() * picture.width();

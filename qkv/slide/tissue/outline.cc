@@ -41,14 +41,14 @@ std::vector<Corner> Walk(const Mask& mask, int64_t x, int64_t y, std::vector<uin
   const Corner start{x, y};
   Corner at = start;
   int heading = 0;  // right, down, left, up
-  constexpr std::array<Corner, 4> kStep{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}};
+  constexpr std::array<Corner, 4> kAhead{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}};
   // The pixel ahead on the right, and on the left, seen from a corner with each heading.
   constexpr std::array<Corner, 4> kRight{{{0, 0}, {-1, 0}, {-1, -1}, {0, -1}}},
       kLeft{{{0, -1}, {0, 0}, {-1, 0}, {-1, -1}}};
   do {
     Spend(1);
     if (heading == 0) walked[static_cast<size_t>(at[1] * mask.width + at[0])] = 1;
-    at = {at[0] + kStep[heading][0], at[1] + kStep[heading][1]};
+    at = {at[0] + kAhead[heading][0], at[1] + kAhead[heading][1]};
     int next = heading;
     if (!mask.At(at[0] + kRight[heading][0], at[1] + kRight[heading][1])) {
       next = (heading + 1) % 4;

@@ -12,17 +12,20 @@
 namespace qkv::slide {
 namespace {
 
-// Otsu's threshold is kept within these: on glass alone it would split noise, on tissue alone pale from dark stain.
-constexpr int kLeastThreshold = 8, kMostThreshold = 32;
+// Otsu's threshold is kept within these: on glass alone it would split noise, beside dark stain leave out the pale.
+// They are the thresholds of saturation that CLAM's presets have without Otsu's.
+constexpr int kLeastThreshold = 8, kMostThreshold = 16;
 // In pixels of the overview, as CLAM's presets: a median of 7 × 7, and gaps of 4.
 constexpr int64_t kMedianRadius = 3, kCloseRadius = 2;
-constexpr int64_t kSideWithoutScale = 1024, kMostSide = 16384;
+// Sides of the overview. Small pictures, such as one core of a tissue microarray, are looked at more closely.
+constexpr int64_t kSideWithoutScale = 1024, kLeastSideOfTissue = 512, kMostSideOfTissue = 16384;
 
 int64_t OverviewSide(const SlideFacts& facts, double mpp) {
   const int64_t side = std::max(facts.levels[0].width, facts.levels[0].height);
   if (!facts.mpp_x) return std::min(side, kSideWithoutScale);
   const double wanted = static_cast<double>(side) * *facts.mpp_x / mpp;
-  return std::clamp<int64_t>(std::llround(std::min(wanted, static_cast<double>(kMostSide))), 1, side);
+  const auto found = std::llround(std::min(wanted, static_cast<double>(kMostSideOfTissue)));
+  return std::min<int64_t>(std::max<int64_t>(found, kLeastSideOfTissue), side);
 }
 
 Mask MaskOf(const image::Image& overview) {

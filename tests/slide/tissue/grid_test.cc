@@ -115,7 +115,7 @@ TEST(ReadTile, ReadsPixelsAsTheyAreOrResizedAsByPillow) {
         picture.pixels.data()[3 * (y * 120 + x) + c] = static_cast<uint8_t>(x * x + 7 * y + 31 * c * x);
     }
   }
-  const PictureSlide slide(std::move(picture));
+  const PictureSlide slide(picture);
   for (const io::Json& item : TissueGolden("tile")) {
     Grid grid;
     grid.options.tile = item["tile"];
@@ -134,7 +134,7 @@ TEST(ReadTile, RoundsTheCornerAtItsLevel) {
   // A downsample of 3.99975: the corner 1024 is 256.016 there.
   image::Image picture{Tensor<uint8_t>({64, 512, 3})};
   for (int64_t i = 0; i < picture.pixels.size(); ++i) picture.pixels.data()[i] = static_cast<uint8_t>(i / 3 % 512 / 2);
-  PictureSlide slide(std::move(picture));
+  PictureSlide slide(picture);
   slide.facts().levels[0].downsample = 3.99975;
   Grid grid;
   grid.options.tile = grid.size_at_level = 4;

@@ -101,7 +101,7 @@ TEST(Colourfulness, SeesStainsAndNoGreyBlackOrGreenInk) {
 }
 
 TEST(Colourfulness, TakesTheGlassForWhite) {
-  std::vector<std::array<uint8_t, 3>> colours(50, {244, 240, 230});
+  std::vector<std::array<uint8_t, 3>> colours(50, {244, 240, 232});
   colours.push_back({230, 200, 205});
   const std::vector<uint8_t> values = Colourfulness(Coloured(colours));
   EXPECT_EQ(values[0], 0);
