@@ -28,6 +28,7 @@ PLACES = {
     "tests/io/golden": lambda case: case,
     "tests/mil/golden": lambda case: "heads",
     "tests/slide/golden": lambda case: case,
+    "tests/mil/golden": lambda case: "networks" if case.startswith("network_") else "heads",
     "tests/text/golden": lambda case: "vocabularies",
 }
 

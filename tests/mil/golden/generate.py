@@ -150,7 +150,7 @@ class TridentBare(nn.Module):
 
 CASES = {
     "clam_sb": (lambda: Clam(False, True, True, True), "checkpoint.pt", ""),
-    "clam_sb_no_gate": (lambda: Clam(False, False, True, True), "checkpoint.pt", "module."),
+    "clam_sb_no_gate": (lambda: Clam(False, False, True, True), "model.safetensors", "module."),
     "clam_sb_old": (lambda: Clam(False, True, False, False), "model.safetensors", ""),
     "clam_mb": (lambda: Clam(True, True, False, True), "checkpoint.pt", ""),
     "clam_mb_no_gate": (lambda: Clam(True, False, False, True), "model.safetensors", ""),
@@ -158,7 +158,7 @@ CASES = {
     "feather_deep": (lambda: MilLab(2, False, 2, 4), "model.safetensors", ""),
     "feather_encoder": (lambda: MilLab(1, True, 2, 0), "model.safetensors", "model."),
     "trident_encoder": (lambda: TridentEncoder(1, True), "model.safetensors", ""),
-    "trident_classifier": (lambda: TridentClassifier(2, 1), "checkpoint.pt", ""),
+    "trident_classifier": (lambda: TridentClassifier(2, 1), "model.safetensors", ""),
     "trident_classes": (lambda: TridentClassifier(3, 4), "model.safetensors", "module."),
     "trident_bare": (lambda: TridentBare(2, 3, False), "model.safetensors", ""),
 }
