@@ -45,6 +45,7 @@ Decoded DecodeBmp(const Source& source);
 Decoded DecodeTiff(const Source& source);
 Decoded DecodePnm(const Source& source);
 Decoded DecodeHeif(const Source& source);
+Decoded DecodeDicom(const Source& source);
 
 /// Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
 void CheckSize(const Source& source, int64_t width, int64_t height);

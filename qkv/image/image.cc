@@ -9,6 +9,7 @@
 #include "qkv/core/file.h"
 #include "qkv/core/memory.h"
 #include "qkv/image/codec.h"
+#include "qkv/image/dicom_mark.h"
 #include "qkv/image/orient.h"
 
 namespace qkv::image {
@@ -25,7 +26,7 @@ constexpr size_t kMaxSampleBytes = 8, kMaxHeaderBytes = size_t{64} << 20;
 // Buffers of longer files are freed after each file.
 constexpr int64_t kKeptBytes = int64_t{1} << 26;
 // Number of bytes that identify the format.
-constexpr size_t kHeadBytes = 16;
+constexpr size_t kHeadBytes = kDicomHeadBytes;
 // More than any machine holds, and few enough that their bytes can be counted.
 constexpr int64_t kMostPixels = int64_t{1} << 48;
 
@@ -33,7 +34,8 @@ constexpr int64_t kMostPixels = int64_t{1} << 48;
 Reader FindReader(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kHeadBytes));
   using namespace std::string_view_literals;
-  if (text.size() < 8) return nullptr;  // shorter than any valid file
+  if (text.size() < 8) return nullptr;     // shorter than any valid file
+  if (IsDicom(bytes)) return DecodeDicom;  // before TIFF, as which some of them begin
   if (text.starts_with("\xFF\xD8\xFF"sv)) return DecodeJpeg;
   if (text.starts_with("\x89PNG\r\n\x1A\n"sv)) return DecodePng;
   if (text.starts_with("RIFF"sv) && text.substr(8).starts_with("WEBP"sv)) return DecodeWebp;
@@ -53,13 +55,8 @@ Reader FindReader(std::span<const std::byte> bytes) {
 /// The same; throws Error if there is none.
 Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   Require(!bytes.empty(), "{}: an empty file", where);
-  // Some DICOM files begin as a TIFF does.
-  constexpr size_t kDicomPreamble = 128;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  Require(text.size() <= kDicomPreamble || !text.substr(kDicomPreamble).starts_with("DICM"),
-          "{}: a DICOM file, which qkv does not read; convert it to PNG or TIFF first (dcm2img of DCMTK)", where);
   const Reader reader = FindReader(bytes);
-  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF or PPM", where);
+  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, DICOM or PPM", where);
   return reader;
 }
 
@@ -184,8 +181,9 @@ Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options
 bool HasImageEnding(const std::filesystem::path& path) {
   std::string ending = path.extension().string();
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const char* known : {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff",
-                            ".heic", ".heif", ".hif", ".avif", ".ppm", ".pgm", ".pbm", ".pnm"})
+  for (const char* known :
+       {".jpg",  ".jpeg", ".jpe", ".jfif", ".png", ".webp",  ".gif", ".bmp", ".dib", ".tif", ".tiff",
+        ".heic", ".heif", ".hif", ".avif", ".dcm", ".dicom", ".ppm", ".pgm", ".pbm", ".pnm"})
     if (ending == known) return true;
   return false;
 }

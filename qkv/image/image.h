@@ -33,16 +33,21 @@ struct DecodeOptions {
   int64_t max_pixels = 178'956'970;
   // Grey levels (up to 16 bits) that map to 0 and 255, linearly between. Without it, 16 bits are treated as in Pillow:
   // 16-bit grey saturates at 255 on conversion, 16-bit RGB keeps the high byte.
+  // In DICOM, levels after the file's rescaling, such as Hounsfield units; without it the file's own window.
   std::optional<std::pair<double, double>> window = {};
+  int frame = 0;  // of a DICOM file
   // Called with the most bytes that decoding will hold at a time, the image's own among them (not the file's), before
   // they are allocated; again with a larger number if more are needed. May block or throw.
   std::function<void(int64_t bytes)> admit = {};
+  // Receives what a reader chose where a file leaves a choice, such as the window of a DICOM image: one of few texts,
+  // without anything of the file. Called by the thread that decodes.
+  std::function<void(std::string_view text)> remark = {};
 };
 
-/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, and PPM/PGM/PBM, detected by their first bytes.
-/// Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed with `where`, for
-/// unknown, truncated or oversized files, and for those whose decoding takes more than MemoryLimit(). Can be given up
-/// (core/work.h), and so can all functions below that go over an image.
+/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, DICOM (dicom_grey.h), and PPM/PGM/PBM, detected
+/// by their first bytes. Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed
+/// with `where`, for unknown, truncated or oversized files, and for those whose decoding takes more than MemoryLimit().
+/// Can be given up (core/work.h), and so can all functions below that go over an image.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
 /// The same for a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});

@@ -17,5 +17,6 @@ Decoded DecodeWebp(const Source& source) { Refuse(source, "WebP"); }
 Decoded DecodeGif(const Source& source) { Refuse(source, "GIF"); }
 Decoded DecodeTiff(const Source& source) { Refuse(source, "TIFF"); }
 Decoded DecodeHeif(const Source& source) { Refuse(source, "HEIC or AVIF"); }
+Decoded DecodeDicom(const Source& source) { Refuse(source, "DICOM"); }
 
 }  // namespace qkv::image
