@@ -26,7 +26,6 @@ PLACES = {
     "tests/app/golden": lambda case: case,
     "tests/image/golden": lambda case: case,
     "tests/io/golden": lambda case: case,
-    "tests/mil/golden": lambda case: "heads",
     "tests/slide/golden": lambda case: case,
     "tests/mil/golden": lambda case: "networks" if case.startswith("network_") else "heads",
     "tests/text/golden": lambda case: "vocabularies",
