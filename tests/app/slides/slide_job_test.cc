@@ -1,0 +1,155 @@
+// Whole ways of small slides, by the built-in encoder.
+#include "qkv/app/slides/slide_job.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "qkv/app/slides/slide_summary.h"
+#include "qkv/core/file.h"
+#include "qkv/slide/files/feature_file.h"
+#include "qkv/slide/tissue/geojson.h"
+#include "tests/app/slides/small_slide.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+
+namespace qkv::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SlideJob : public testing::Test {
+ protected:
+  SlideJob() {
+    options_.output = folder_ / "out";
+    options_.encoder = "digits";
+    options_.grid.tile = 64;
+  }
+
+  SlideEntry Make(const std::string& name, const SmallSlide& slide = {}) {
+    WriteSmallSlide(folder_ / (name + ".tif"), slide);
+    return {folder_ / (name + ".tif"), name, {}};
+  }
+
+  SlideState Run(const SlideEntry& slide) {
+    notes_.clear();
+    const SlideEvents events = {.note = [&](const std::string& text) { notes_ += text + "\n"; },
+                                .begin = [&](const std::string&, int64_t tiles) { begun_ = tiles; },
+                                .advance = [](int64_t) {}};
+    begun_ = 0;
+    Embedder embedder("slide", AnyModel(ModelEntry()));
+    return SlideJobs(options_, options_.encoder.empty() ? nullptr : &embedder, events).Run(slide);
+  }
+
+  fs::path Features(const std::string& name) const {
+    return SlideFolder(options_.output, options_.grid).Features("digits", name);
+  }
+
+  const TemporaryFolder folder_;
+  SlideJobOptions options_;
+  std::string notes_;
+  int64_t begun_ = 0;  // tiles whose vectors were to be made
+};
+
+TEST_F(SlideJob, MakesVectorsOfTissue) {
+  const SlideState state = Run(Make("one"));
+  EXPECT_EQ(state.error, "");
+  EXPECT_NEAR(state.tissue, 3.1416 * 0.4 * 1024 * 0.4 * 768 * 0.25e-6, 0.005);
+  EXPECT_EQ(begun_, state.tiles);
+  const slide::FeatureFile file = slide::ReadFeatureFile(Features("one"));
+  ASSERT_EQ(std::ssize(file.coords), state.tiles);
+  EXPECT_EQ(file.features.shape(), Shape({state.tiles, 96}));
+  // 20 × is 0.5 microns: tiles of 64 pixels of the slide.
+  for (const auto& [x, y] : file.coords) EXPECT_TRUE(x % 64 == 0 && y % 64 == 0);
+  EXPECT_EQ(std::get<int64_t>(file.coord_attributes.at("patch_size_level0")), 64);
+}
+
+TEST_F(SlideJob, GoesOnWhereItWas) {
+  const SlideEntry slide = Make("one");
+  const SlideState first = Run(slide);
+  const std::string bytes = ReadFile(Features("one"));
+  const SlideState again = Run(slide);
+  EXPECT_EQ(begun_, 0);
+  EXPECT_EQ(again.tiles, first.tiles);
+  EXPECT_GE(again.seconds.at("features"), 0.001 * std::floor(1000 * first.seconds.at("features")));
+  fs::remove(Features("one"));
+  Run(slide);
+  EXPECT_EQ(ReadFile(Features("one")), bytes);
+}
+
+// As long as other vectors would be lost, none are made.
+TEST_F(SlideJob, ReplacesVectorsOnlyIfItIsTold) {
+  const SlideEntry slide = Make("one");
+  Run(slide);
+  options_.new_tissue = true;
+  options_.grid.min_tissue = 0.9;
+  const std::string bytes = ReadFile(Features("one"));
+  EXPECT_NE(Run(slide).error.find("--overwrite"), std::string::npos);
+  EXPECT_EQ(ReadFile(Features("one")), bytes);
+  options_.overwrite = true;
+  EXPECT_EQ(Run(slide).error, "");
+  EXPECT_NE(ReadFile(Features("one")), bytes);
+}
+
+TEST_F(SlideJob, TakesEditedTissue) {
+  const SlideEntry slide = Make("one");
+  options_.encoder = "";
+  const SlideState whole = Run(slide);
+  const slide::Feature square = {.area = {.outer = {{256, 256}, {512, 256}, {512, 512}, {256, 512}}, .holes = {}}};
+  slide::WriteGeoJson(SlideFolder(options_.output, options_.grid).Tissue("one"), std::span(&square, 1));
+  EXPECT_EQ(Run(slide).tiles, 16);
+  options_.new_tissue = true;
+  EXPECT_EQ(Run(slide).tiles, whole.tiles);
+}
+
+TEST_F(SlideJob, NamesCountsAndSkipsADamagedTile) {
+  const SlideState whole = Run(Make("whole")), damaged = Run(Make("damaged", {.damaged_tile = 5}));
+  EXPECT_EQ(damaged.error, "");
+  EXPECT_GT(damaged.damaged, 0);
+  EXPECT_LE(damaged.damaged, 16);
+  ASSERT_FALSE(damaged.problems.empty());
+  EXPECT_NE(notes_.find("damaged.tif"), std::string::npos);
+  EXPECT_EQ(std::ssize(slide::ReadFeatureFile(Features("damaged")).coords), damaged.tiles - damaged.damaged);
+  // Known to later runs too.
+  const SlideState again = Run({folder_ / "damaged.tif", "damaged", {}});
+  EXPECT_EQ(again.damaged, damaged.damaged);
+  EXPECT_EQ(again.problems, damaged.problems);
+}
+
+TEST_F(SlideJob, GlassAloneGivesNoVectors) {
+  const SlideState state = Run(Make("glass", {.tissue = false}));
+  EXPECT_EQ(state.error, "");
+  EXPECT_EQ(state.tiles, 0);
+  EXPECT_NE(notes_.find("no tile shows enough tissue"), std::string::npos);
+  EXPECT_EQ(slide::ReadFeatureFile(Features("glass")).features.shape(), Shape({0, 96}));
+}
+
+TEST_F(SlideJob, ASlideThatIsNoneHasAnErrorAndTheSummaryNamesIt) {
+  WriteFile(folder_ / "text.tif", "no slide");
+  const SlideState state = Run({folder_ / "text.tif", "text", {}});
+  EXPECT_NE(state.error.find("text.tif"), std::string::npos);
+  Run(Make("no-scale", {.mpp = 0}));
+  Run({folder_ / "no-scale.tif", "scaled", 0.5});
+  const SlideFolder results(options_.output, options_.grid);
+  const std::vector<SlideState> states = WriteSummary(results);
+  ASSERT_EQ(states.size(), 3);
+  EXPECT_NE(states[0].error.find("--mpp-file"), std::string::npos) << states[0].error;
+  EXPECT_EQ(states[1].error, "");
+  const std::string csv = ReadFile(results.root() / "summary.csv"), page = ReadFile(results.root() / "summary.html");
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 4);
+  for (const char* name : {"text", "no-scale", "scaled"}) {
+    EXPECT_NE(csv.find(name), std::string::npos);
+    EXPECT_NE(page.find(name), std::string::npos);
+  }
+}
+
+TEST_F(SlideJob, OtherLayoutsLieBeside) {
+  options_.layout = FeatureLayout::kClam;
+  Run(Make("one"));
+  EXPECT_EQ(slide::ReadFeatureFile(options_.output / "h5_files/one.h5").coords,
+            slide::ReadFeatureFile(Features("one")).coords);
+  EXPECT_TRUE(fs::exists(options_.output / "pt_files/one.pt"));
+}
+
+}  // namespace
+}  // namespace qkv::app
