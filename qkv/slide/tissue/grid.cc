@@ -55,8 +55,7 @@ void CheckOptions(const GridOptions& options) {
 double DownsampleOf(const SlideFacts& slide, Grid& grid) {
   const GridOptions& options = grid.options;
   Require(slide.mpp_x || slide.magnification,
-          "grid: the slide says neither microns a pixel nor its magnification; say them with --mpp-csv or "
-          "SlideOptions::mpp");
+          "grid: the slide says neither microns a pixel nor its magnification; --mpp-file gives them");
   const std::optional<double> nominal = slide.mpp_x ? NominalMagnification(*slide.mpp_x) : slide.magnification;
   grid.level0_magnification = nominal ? *nominal : kMagnificationMicrons / *slide.mpp_x;
   if (options.mpp) return *options.mpp / (slide.mpp_x ? *slide.mpp_x : kMagnificationMicrons / *slide.magnification);
