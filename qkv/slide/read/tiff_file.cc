@@ -185,7 +185,7 @@ int64_t TiffFile::TableBytes() const {
 std::vector<TiffPage> TiffFile::ReadPages() const {
   TiffHandle handle(file_.descriptor(), file_.stamp().size, TableBytes());
   const auto check = [&](bool ok) {
-    Require(ok && !handle.has_message(), "slide: {}: TIFF: {}", path_.string(), handle.TakeMessage());
+    if (!ok || handle.has_message()) Fail("slide: {}: TIFF: {}", path_.string(), handle.TakeMessage());
   };
   check(handle.is_open());
   std::vector<TiffPage> pages;
@@ -208,7 +208,7 @@ std::vector<TiffPage> TiffFile::ReadSubPages(const TiffPage& page) const {
     pages.emplace_back();
     const bool ok = handle.is_open() && TIFFSetSubDirectory(handle.get(), offset) == 1 &&
                     ReadPage(handle.get(), pages.back()) && !handle.has_message();
-    Require(ok, "slide: {}: TIFF: sub-directory at byte {}: {}", path_.string(), offset, handle.TakeMessage());
+    if (!ok) Fail("slide: {}: TIFF: sub-directory at byte {}: {}", path_.string(), offset, handle.TakeMessage());
   }
   return pages;
 }
@@ -227,7 +227,7 @@ std::unique_ptr<TiffHandle> TiffFile::Borrow(const TiffPage& page) const {
   auto handle =
       std::make_unique<TiffHandle>(file_.descriptor(), file_.stamp().size, TableBytes() + kCodecBuffers * piece);
   const bool ok = handle->is_open() && TIFFSetSubDirectory(handle->get(), page.offset) == 1 && !handle->has_message();
-  Require(ok, "slide: {}: TIFF: directory at byte {}: {}", path_.string(), page.offset, handle->TakeMessage());
+  if (!ok) Fail("slide: {}: TIFF: directory at byte {}: {}", path_.string(), page.offset, handle->TakeMessage());
   // Tiles as RGB; without this libtiff gives the components.
   if (page.compression == COMPRESSION_JPEG && page.photometric == PHOTOMETRIC_YCBCR)
     TIFFSetField(handle->get(), TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);

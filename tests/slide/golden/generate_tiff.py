@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Writes tests/slide/golden/tiff: small slides in TIFF, and what OpenSlide or tifffile make of them.
 
-    PYTHON tests/slide/generate_tiff.py [QKV_DATA]      # openslide-bin 4.0.1, tifffile, imagecodecs, numpy, safetensors
+    PYTHON tests/slide/golden/generate_tiff.py [QKV_DATA]      # openslide-bin 4.0.1, tifffile, imagecodecs, numpy
 
-slides/NAME.tiff   the slides
+NAME.tiff           the slides
 expected.json      for each: levels (width, height, downsample), scale, magnification, pictures beside it, the CRC-32 of
                    each level's pixels (RGB over white), and which package said so; for real files under QKV_DATA the
                    CRC-32 of regions by OpenSlide
-lossy.safetensors  pixels of level 0 of slides whose codec loses something
+NAME_LEVEL.rgb      pixels of levels that may differ a little
 """
 import io
 import json
 import pathlib
 import struct
 import sys
+import tempfile
 import zlib
 
 import imagecodecs
@@ -21,9 +22,10 @@ import numpy as np
 import openslide
 import tifffile
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "golden"))
+from pack import pack, unpacked  # noqa: E402
 
-WIDTH, HEIGHT, TILE = 75, 58, 16
+WIDTH, HEIGHT, TILE = 53, 42, 16
 APERIO = ("Aperio Image Library v11.2.1 \r\n{}x{} [0,0 {}x{}] (16x16) JPEG/RGB Q=30;x\r\n|AppMag = 20|StripeWidth = 2040"
           "|Note|Empty=|MPP = 0,4990|Left = 25.691574")
 
@@ -64,7 +66,7 @@ def pyramid(image, factors=(2, 4), **page):
 def svs(image, **page):
     h, w = image.shape[:2]
     thumbnail = (reduced(image, 2), {"photometric": "rgb", "rowsperstrip": 8, "compression": "lzw",
-                                     "description": "Aperio Image Library v11.2.1 \r\n75x58 -> 37x29 - |AppMag = 20"})
+                                     "description": "Aperio Image Library v11.2.1 \r\n53x42 -> 26x21 - |AppMag = 20"})
     label = (picture(20, 18, 5), {"photometric": "rgb", "compression": "lzw", "predictor": True, "subfiletype": 1,
                                   "description": "Aperio Image Library v11.2.1 \r\nlabel 20x18"})
     macro = (picture(40, 12, 6), {"photometric": "rgb", "compression": "lzw", "subfiletype": 9,
@@ -163,4 +165,107 @@ def slides(image):
     return files
 
 
-LOSSY = ("svs_jpeg", "jpeg_420", "jpeg_422", "jpeg_444", "jpeg_grey", "svs_33003")
+# Pixels of these are stored, as they may differ: by another libjpeg's interpolation, by the filter where a coarser tile is
+# absent, by the rounding of alpha.
+STORED = ("jpeg_420", "svs_sparse", "alpha")
+
+
+def over_white(rgba):
+    rgba = np.array(rgba).astype(int)
+    alpha = rgba[..., 3:]
+    return ((rgba[..., :3] * alpha + 127) // 255 + 255 - alpha).astype(np.uint8)
+
+
+def by_openslide(data, folder):
+    """Levels as [width, height, downsample, pixels] and what is said of the slide; nothing if OpenSlide refuses it."""
+    path = folder / "slide.tiff"
+    path.write_bytes(data)
+    try:
+        slide = openslide.OpenSlide(path)
+    except openslide.OpenSlideError:
+        return None
+    levels = []
+    for i, (size, downsample) in enumerate(zip(slide.level_dimensions, slide.level_downsamples)):
+        try:
+            pixels = over_white(slide.read_region((0, 0), i, size))
+        except openslide.OpenSlideError:
+            return None
+        levels.append([*size, downsample, pixels])
+    mpp, power = slide.properties.get("openslide.mpp-x"), slide.properties.get("openslide.objective-power")
+    pictures = {name: np.array(image.convert("RGB")) for name, image in slide.associated_images.items()}
+    return {"levels": levels, "mpp": mpp and float(mpp), "magnification": power and float(power), "pictures": pictures}
+
+
+def by_tifffile(data):
+    levels = []
+    with tifffile.TiffFile(io.BytesIO(data)) as tiff:
+        first = tiff.pages[0]
+        for page in [*tiff.pages, *(first.pages or [])]:
+            pixels = page.asarray()
+            pixels = np.moveaxis(pixels, 0, 2) if pixels.ndim == 3 and pixels.shape[0] == 3 else pixels
+            pixels = (pixels >> 8).astype(np.uint8) if pixels.dtype == np.uint16 else pixels
+            if page.photometric.name == "RGB" and page.imagewidth * first.imagelength // 100 == \
+                    page.imagelength * first.imagewidth // 100 or page is first or page.subfiletype == 1:
+                scale = (first.imagewidth / page.imagewidth + first.imagelength / page.imagelength) / 2
+                levels.append([page.imagewidth, page.imagelength, scale, pixels])
+    return {"levels": levels, "mpp": None, "magnification": None, "pictures": {}}
+
+
+def crc(pixels):
+    return zlib.crc32(np.ascontiguousarray(pixels).tobytes())
+
+
+def expected(name, data, folder, stored):
+    ome = name.startswith("ome")
+    found, source = None if ome else by_openslide(data, folder), "OpenSlide"
+    if found is None:
+        found, source = by_tifffile(data), "tifffile"
+    if ome:
+        found |= {"mpp": 0.25, "magnification": 40.0, "pictures": {"macro": picture(40, 12, 6)}}
+    levels = [{"width": w, "height": h, "downsample": d, "crc": crc(pixels)} for w, h, d, pixels in found["levels"]]
+    if name in STORED:
+        for i, level in enumerate(found["levels"]):
+            levels[i].pop("crc")
+            stored[f"{name}_{i}"] = level[3]
+    pictures = {key: crc(pixels) for key, pixels in found["pictures"].items()}
+    return {"by": source, "levels": levels, "mpp": found["mpp"], "magnification": found["magnification"],
+            "pictures": pictures}
+
+
+def regions(data):
+    """Regions of real slides by OpenSlide: {file: [[level, x, y, width, height, CRC-32], …]}."""
+    rng, found = np.random.default_rng(1), {}
+    for name in ("slides/cmu_small_region.svs", "dicom-wsi/small.svs", "dicom-wsi/boxes.tiff"):
+        slide = openslide.OpenSlide(data / "medical" / name)
+        found[name] = []
+        for level, (width, height) in enumerate(slide.level_dimensions):
+            for _ in range(12):
+                w, h = rng.integers(1, 300, 2)
+                x, y = rng.integers(0, width), rng.integers(0, height)
+                if level > 0:
+                    x = y = 0  # OpenSlide takes coordinates of level 0
+                pixels = over_white(slide.read_region((int(x), int(y)), level, (int(w), int(h))))
+                found[name].append([level, int(x), int(y), int(w), int(h), crc(pixels)])
+    return found
+
+
+def main():
+    folder = unpacked("tests/slide/golden/tiff")
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    stored, results = {}, {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, data in slides(picture()).items():
+            (folder / f"{name}.tiff").write_bytes(data)
+            if not name.startswith("damaged"):
+                results[name] = expected(name, data, pathlib.Path(temporary), stored)
+    document = {"slides": results, "regions": regions(pathlib.Path(sys.argv[1])) if len(sys.argv) > 1 else {}}
+    (folder / "expected.json").write_text(json.dumps(document, indent=1) + "\n")
+    for name, pixels in stored.items():
+        (folder / f"{name}.rgb").write_bytes(np.ascontiguousarray(pixels).tobytes())
+    pack()
+
+
+if __name__ == "__main__":
+    main()
