@@ -5,7 +5,8 @@
 
 For tests of memory and speed: every tile is decoded like a real one, but the file holds a few dozen different JPEG tiles,
 each used many times. They show glass, or tissue with nuclei and some noise; the tissue lies in a few large areas, so that
-it is found. Coarser levels have tiles of the same kinds, as the areas say; they are not reductions of the finer ones.
+it is found. Coarser levels have tiles of the same kinds, and at the borders of the areas, where they are looked at as a
+whole, some of their own; they are not reductions of the finer ones.
 Plain Python: the JPEG encoder is below (baseline, 4:2:0 as scanners write, ISO/IEC 10918-1 annex K).
 """
 import argparse
@@ -14,6 +15,7 @@ import random
 import struct
 
 TILE, STEP = 256, 4
+OWN_TILES = 8192  # side of levels that have tiles of their own
 ZIGZAG = sorted(range(64), key=lambda i: (i // 8 + i % 8, (i // 8 if (i // 8 + i % 8) % 2 else i % 8)))
 LUMA = [16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51,
         87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101,
@@ -111,17 +113,19 @@ def encode_jpeg(pixels):
             marker(0xDA, bytes([3, 1, 0, 2, 0, 3, 0, 0, 63, 0])) + bytes(out.bytes) + b"\xff\xd9")
 
 
-def draw_tile(rng, tissue):
-    """Glass, or tissue with some nuclei."""
-    base = (206, 140, 186) if tissue else (243, 242, 244)
+def draw_tile(rng, is_tissue):
+    """is_tissue(x, y): tissue, with some nuclei in the tile; else glass."""
     waves = [(rng.uniform(-0.2, 0.2), rng.uniform(-0.2, 0.2), rng.uniform(0, 6)) for _ in range(4)]
-    nuclei = [(rng.uniform(0, TILE), rng.uniform(0, TILE), rng.uniform(3, 8)) for _ in range(60 if tissue else 0)]
+    nuclei = [(rng.uniform(0, TILE), rng.uniform(0, TILE), rng.uniform(3, 8)) for _ in range(60)]
+    nuclei = [(x, y, radius) for x, y, radius in nuclei if is_tissue(x, y)]
     rows = []
     for y in range(TILE):
         row = []
         for x in range(TILE):
-            shade = sum(math.sin(a * x + b * y + c) for a, b, c in waves) * (7 if tissue else 0.5) + rng.gauss(0, 3 if tissue else 1)
-            row.append([min(255, max(0, v + shade)) for v in base])
+            tissue = is_tissue(x, y)
+            shade = sum(math.sin(a * x + b * y + c) for a, b, c in waves) * (7 if tissue else 0.5)
+            shade += rng.gauss(0, 3 if tissue else 1)
+            row.append([min(255, max(0, v + shade)) for v in ((206, 140, 186) if tissue else (243, 242, 244))])
         rows.append(row)
     for cx, cy, radius in nuclei:
         for y in range(max(0, int(cy - radius)), min(TILE, int(cy + radius) + 1)):
@@ -145,7 +149,7 @@ def main():
     parser.add_argument("--kinds", type=int, default=12, help="different tiles of tissue")
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    tiles = [encode_jpeg(draw_tile(rng, kind > 2)) for kind in range(3 + options.kinds)]
+    tiles = [encode_jpeg(draw_tile(rng, lambda x, y, kind=kind: kind > 2)) for kind in range(3 + options.kinds)]
     where = areas(rng)
     with open(options.path, "wb") as file:
         file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))
@@ -162,13 +166,6 @@ def main():
 def write_level(file, link, side, first, places, where, rng, options):
     """Returns where the link to the next directory is."""
     across = -(-side // TILE)
-    chosen = []
-    for row in range(across):
-        y = (row + 0.5) * TILE / side
-        for column in range(across):
-            x = (column + 0.5) * TILE / side
-            inside = any(((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2 < 1 for cx, cy, rx, ry in where)
-            chosen.append(places[rng.randrange(3, len(places)) if inside else rng.randrange(3)])
 
     def put(data):
         file.seek(0, 2)
@@ -176,6 +173,20 @@ def write_level(file, link, side, first, places, where, rng, options):
         at = file.tell()
         file.write(data)
         return at
+
+    def is_tissue(x, y):
+        return any(((x / side - cx) / rx) ** 2 + ((y / side - cy) / ry) ** 2 < 1 for cx, cy, rx, ry in where)
+
+    chosen = []
+    for top in range(0, across * TILE, TILE):
+        for left in range(0, across * TILE, TILE):
+            corners = {is_tissue(left + x, top + y) for x in (0, TILE // 2, TILE) for y in (0, TILE // 2, TILE)}
+            if len(corners) == 2 and side <= OWN_TILES:
+                tile = encode_jpeg(draw_tile(rng, lambda x, y: is_tissue(left + x, top + y)))
+                chosen.append((put(tile), len(tile)))
+            else:
+                centre = is_tissue(left + TILE / 2, top + TILE / 2)
+                chosen.append(places[rng.randrange(3, len(places)) if centre else rng.randrange(3)])
 
     offsets = put(struct.pack(f"<{len(chosen)}Q", *(place for place, _ in chosen)))
     counts = put(struct.pack(f"<{len(chosen)}I", *(length for _, length in chosen)))
