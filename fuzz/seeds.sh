@@ -13,8 +13,9 @@ case $1 in
     ;;
   config) files=$(find tests models \( -name '*config.json' -o -name model.safetensors \) -size -64k) ;;
   image) files=$(find examples tests -size -64k \( -name '*.png' -o -name '*.jpg' -o -name '*.jpeg' -o -name '*.webp' \
-    -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.p[bgnp]m' \)) ;;
+    -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.j[2p][2k]' -o -name '*.p[bgnp]m' \)) ;;
   features) files=$(find tests/slide/golden/features -name '*.h5') ;;
+  slide) files=$(find tests/slide/golden -name '*.tiff' -size -64k) ;;
   cache)
     printf '\001' > "$2/whole"
     printf '\001\040\001\200' > "$2/changed"
