@@ -73,6 +73,15 @@ case $1 in
     printf '[{"image_id":1,"category_id":2,"bbox":[0,1,9,8],"score":0.5}]' >> "$2/small"
     exit
     ;;
+  geojson)
+    # QuPath's, with a hole, a detection and a line; TRIDENT's; a MultiPolygon; areas that cross and overlap; gzipped.
+    printf '{"type":"FeatureCollection","features":[{"type":"Feature","id":"5b9e","geometry":{"type":"Polygon","coordinates":[[[1,1],[4000,1],[4000.5,2900],[1,1]],[[2000,500],[2500,500],[2500,700],[2000,500]]]},"properties":{"objectType":"annotation","isLocked":true,"classification":{"name":"Tumor","color":[200,0,0]}}},{"type":"Feature","geometry":{"type":"Polygon","coordinates":[[[1,1],[2,1],[2,2],[1,1]]]},"properties":{"objectType":"detection","measurements":{"a":1}}},{"type":"Feature","geometry":{"type":"LineString","coordinates":[[1,1],[2,2]]},"properties":{"objectType":"annotation"}}]}' > "$2/qupath"
+    printf '{"type":"FeatureCollection","name":"a","crs":{"type":"name","properties":{"name":"urn:ogc:def:crs:EPSG::3857"}},"features":[{"type":"Feature","properties":{"tissue_id":0},"geometry":{"type":"Polygon","coordinates":[[[0.0,0.0],[0.0,2000.0],[3000.0,2000.0],[0.0,0.0]]]}}]}' > "$2/trident"
+    printf '[{"type":"Feature","geometry":{"type":"MultiPolygon","coordinates":[[[[0,0],[1024,0],[1024,512]]],[[[100,100],[900,100],[900,400]],[[200,150],[300,150],[300,200]]]]},"properties":null}]' > "$2/multi"
+    printf '{"type":"Polygon","coordinates":[[[0,0],[5000,3000],[5000,0],[0,3000],[2500,-100],[-1e8,1e9],[77.7,1500]]]}' > "$2/crossing"
+    for name in qupath multi; do gzip -nc "$2/$name" > "$2/$name.gz"; done
+    exit
+    ;;
   pattern)
     # The pattern, and a text behind a zero byte.
     printf '[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}&&[^\\p{Han}]]+(?i:'"'"'ll|'"'"'d)?|\\p{N}{1,3}|\\s+(?!\\S)\0I'"'"'ll see' > "$2/classes"
