@@ -44,4 +44,7 @@ class Head {
 /// of `qkv slide train`. Every tensor is used, or the file is refused. Throws Error.
 std::unique_ptr<Head> OpenHead(const std::filesystem::path& path);
 
+/// Softmax of logits [C].
+std::vector<double> Probabilities(View<const float> logits);
+
 }  // namespace qkv::mil

@@ -1,5 +1,6 @@
 // Opens heads by what lies at a path.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "qkv/mil/gated_files.h"
 #include "qkv/mil/gated_head.h"
 #include "qkv/mil/head.h"
+#include "qkv/mil/trained_head.h"
 
 namespace qkv::mil {
 namespace {
@@ -53,7 +55,23 @@ std::vector<std::string> ReadClassNames(const fs::path& folder) {
 
 }  // namespace
 
+std::vector<double> Probabilities(View<const float> logits) {
+  std::vector<double> shares(logits.data(), logits.data() + logits.size());
+  if (shares.empty()) return shares;
+  const double greatest = *std::max_element(shares.begin(), shares.end());
+  double sum = 0;
+  for (double& share : shares) sum += share = std::exp(share - greatest);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
 std::unique_ptr<Head> OpenHead(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && FileExists(path / "config.json")) {
+    const io::Json json = io::ReadJson(path / "config.json");
+    if (json.is_object() && json.contains(kRunKey)) return OpenRunHead(path, json);
+    if (json.is_object() && json.contains(kModelKey)) return OpenTrainedHead(path);
+  }
   const fs::path file = FindWeights(path);
   io::TensorSet set = io::OpenWeights(file);
   std::error_code error;
