@@ -56,7 +56,7 @@ TEST(MilTraining, FindsThePlantedLesion) {
     options.folds = 4;
     const TemporaryFolder folder;
     const MilResult result = Train(cohort, options, folder / "run", false);
-    EXPECT_GT(result.metrics.auc.value, 0.95);
+    EXPECT_GT(result.metrics.auc.value, options.model.depth == 0 ? 0.95 : 0.85);
     EXPECT_LE(result.metrics.auc.low, result.metrics.auc.value);
     EXPECT_EQ(result.predictions.size(), cohort.slides.size());
     // The run as users open it: its mean of folds puts its attention on the lesion.
