@@ -534,6 +534,20 @@ void AttentionForward(const Input<T>& x_query, const Input<T>& x, const Attentio
   ShowOperands(tap, layer.maps(), &operands, arena);
   WriteRequests<T>(layer, operands, options, context.requests, arena);
   if (out.empty()) return;
+  // Of many queries some at a time: their sums need no memory for all. Keys that are tokens may lie in `out`.
+  const bool apart = plain && !absorbed && context.bias.empty() && layer.kind != AttentionKind::kMerged;
+  if (const int64_t some = RowsTogether<T>(B * Nq, layer.heads * layer.head_width) / B;
+      apart && some > 0 && some < Nq) {
+    for (int64_t begin = 0; begin < Nq; begin += some) {
+      const Arena::Scope of_part(arena);
+      const int64_t end = std::min(Nq, begin + some);
+      const Operands<T> part{operands.query.slice(2, begin, end), operands.key, operands.value};
+      Output(B, end - begin, layer, scale, residual.empty() ? residual : residual.slice(1, begin, end),
+             out.slice(1, begin, end), arena,
+             [&](View<T> heads) { AttendMaps<T>(layer, part, options, heads, arena); });
+    }
+    return;
+  }
   Output(B, Nq, layer, scale, residual, out, arena, [&](View<T> heads) {
     if (!absorbed) return AttendForTap<T>(layer, operands, options, tap, heads, arena);
     const View<T> sums = arena.New<T>({B, layer.heads, Nq, x.dim(2)});

@@ -73,8 +73,11 @@ void CutPatches(View<const T> pixels, int64_t patch_height, int64_t patch_width,
   });
 }
 
+namespace {
+
+// PatchEmbedForward of patches that are cut at once.
 template <typename T>
-void PatchEmbedForward(View<const T> pixels, const PatchEmbed<T>& embed, View<T> tokens, Arena& arena) {
+void EmbedRows(View<const T> pixels, const PatchEmbed<T>& embed, View<T> tokens, Arena& arena) {
   const Arena::Scope scope(arena);
   const View<T> rows = AsOneMatrix(tokens);
   const bool chunks = embed.projection.reads_chunks() && embed.norm_in.empty();
@@ -83,6 +86,25 @@ void PatchEmbedForward(View<const T> pixels, const PatchEmbed<T>& embed, View<T>
   if (!embed.norm_in.empty()) NormForward<T>(patches, embed.norm_in, patches);
   LinearForward<T>(patches, embed.projection, rows);
   if (!embed.norm_out.empty()) NormForward<T>(rows, embed.norm_out, rows);
+}
+
+}  // namespace
+
+template <typename T>
+void PatchEmbedForward(View<const T> pixels, const PatchEmbed<T>& embed, View<T> tokens, Arena& arena) {
+  const int64_t grid_h = pixels.dim(2) / embed.patch_height, grid_w = pixels.dim(3) / embed.patch_width;
+  const int64_t N = tokens.dim(1);
+  // Rows of the grid.
+  const int64_t rows = grid_h * grid_w == N ? RowsTogether<T>(N, embed.projection.weight.inputs()) / grid_w : 0;
+  if (rows == 0 || rows >= grid_h) return EmbedRows(pixels, embed, tokens, arena);
+  for (int64_t b = 0; b < pixels.dim(0); ++b) {
+    const View<const T> image = pixels.slice(0, b, b + 1);
+    for (int64_t row = 0; row < grid_h; row += rows) {
+      const int64_t end = std::min(grid_h, row + rows);
+      EmbedRows<T>(image.slice(2, row * embed.patch_height, end * embed.patch_height), embed,
+                   tokens.slice(0, b, b + 1).slice(1, row * grid_w, end * grid_w), arena);
+    }
+  }
 }
 
 template void CutPatches(View<const float>, int64_t, int64_t, bool, View<float>);

@@ -1,13 +1,18 @@
 // Batches of matrices, treated as one matrix if the memory layout allows it, otherwise matrix by matrix.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "qkv/core/arena.h"
+#include "qkv/core/parallel.h"
 #include "qkv/core/tensor.h"
 #include "qkv/simd/gemm/gemm.h"
 
 namespace qkv::nn {
+
+/// A product of fewer rows does not keep its weights' rows busy.
+inline constexpr int64_t kLeastRowsTogether = 256;
 
 /// Input of a layer: rows, and the norm to apply to them, if any, while they are read. Rank 2 or, in batches, 3; in
 /// chunks (simd::kRowChunk) one more.
@@ -83,6 +88,17 @@ template <typename F, typename First, typename... Rest>
 void ForEachMatrix(F&& f, const First& first, const Rest&... rest) {
   if ((IsOneMatrix(first) && ... && IsOneMatrix(rest))) return f(AsOneMatrix(first), AsOneMatrix(rest)...);
   for (int64_t b = 0; b < first.dim(0); ++b) f(BatchEntry(first, b), BatchEntry(rest, b)...);
+}
+
+/// Rows that a layer takes at a time, of `rows` with an intermediate result of `width` elements: all of them up to
+/// 32 MiB; otherwise, since that result is used up at once and is not worth so much memory, those of 4 MiB a thread and
+/// no more than that.
+template <typename T>
+int64_t RowsTogether(int64_t rows, int64_t width) {
+  constexpr int64_t kWhole = int64_t{32} << 20, kOfThread = int64_t{4} << 20;
+  const int64_t bytes = width * static_cast<int64_t>(sizeof(T));
+  if (rows * bytes <= kWhole) return rows;
+  return std::min(rows, std::max<int64_t>(kLeastRowsTogether, std::min(kWhole, NumThreads() * kOfThread) / bytes));
 }
 
 /// out = residual + scale · x, all [B, N, D]; scale [D] may be null, residual may be empty or out.
