@@ -96,8 +96,9 @@ void ModelOptions::AddSize(Command command) {
   command
       .AddOption(
           "--size", [this](const std::string& text) { size = app::ParseSize(text, "--size"); },
-          "Input size, instead of the checkpoint's own; positions are interpolated")
-      .TypeName("HxW")
+          "Input size, instead of the checkpoint's own, or native: each image's, in whole patches; positions are "
+          "interpolated")
+      .TypeName("HxW|native")
       .Group(kImagesGroup);
 }
 

@@ -57,6 +57,8 @@ app::ModelEntry EntryToLoad(const std::string& path, const std::string& dtype, c
                 : cache == "verify" ? app::CachePolicy::kVerify
                                     : app::CachePolicy::kIfSet;
   if (!pool.empty()) app::ParsePooling(pool, "pool");
+  Require(!size || (size->first > 0 && size->second > 0), "size: expected (height, width) in pixels, got ({}, {})",
+          size ? size->first : 0, size ? size->second : 0);
   if (size) entry.size = app::InputSize{size->first, size->second};
   return entry;
 }

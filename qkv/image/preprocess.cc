@@ -108,14 +108,22 @@ std::array<float, 256> Levels(const Preprocess& p, size_t channel) {
 
 Shape OutputShape(const Preprocess& p, int64_t height, int64_t width) {
   Size size = CheckedSize(p, {height, width});
-  if (p.crop != Preprocess::Crop::kNone) size = {p.crop_height, p.crop_width};
+  if (p.crop == Preprocess::Crop::kWhole) {
+    Require(p.crop_height > 0 && p.crop_width > 0 && size.height >= p.crop_height && size.width >= p.crop_width,
+            "preprocess: an image of {} x {} pixels holds no patch of {} x {}", size.width, size.height, p.crop_width,
+            p.crop_height);
+    size = {size.height - size.height % p.crop_height, size.width - size.width % p.crop_width};
+  } else if (p.crop != Preprocess::Crop::kNone) {
+    size = {p.crop_height, p.crop_width};
+  }
   Require(size.height > 0 && size.width > 0 && size.width <= kMaxPixels / size.height,
           "preprocess: {} x {} pixels would become {} x {}", width, height, size.width, size.height);
   return {p.channels, size.height, size.width};
 }
 
 std::optional<Shape> FixedShape(const Preprocess& p) {
-  if (p.crop == Preprocess::Crop::kNone && p.resize != Preprocess::Resize::kExact) return std::nullopt;
+  const bool crops = p.crop != Preprocess::Crop::kNone && p.crop != Preprocess::Crop::kWhole;
+  if (!crops && p.resize != Preprocess::Resize::kExact) return std::nullopt;
   return OutputShape(p, 1, 1);
 }
 

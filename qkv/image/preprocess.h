@@ -32,6 +32,7 @@ struct Preprocess {
     kTorchvision,  // centre crop, offset rounded half to even, zero-padded where the image is smaller
     kHuggingFace,  // centre crop, offset floored, zero-padded where the image is smaller
     kCorner,       // the top left corner, zero-padded at the bottom and right where the image is smaller
+    kWhole,        // the centre whose sides are the greatest multiples of crop_height and crop_width
   };
   int channels = 3;                             // of the tensor, 1 or 3
   Resize resize = Resize::kNone;                // first step
@@ -54,8 +55,8 @@ void Apply(const Preprocess& preprocess, const Image& image, View<float> out);
 /// The same with the caller's scratch memory.
 void Apply(const Preprocess& preprocess, const Image& image, Workspace& workspace, View<float> out);
 
-/// The shape that Apply writes for an image of this size. Throws Error if the resized image would be empty or exceed
-/// the limit.
+/// The shape that Apply writes for an image of this size. Throws Error if the resized image would be empty, exceed the
+/// limit, or be smaller than what kWhole takes multiples of.
 Shape OutputShape(const Preprocess& preprocess, int64_t height, int64_t width);
 
 /// Size of a resized image, before the crop.

@@ -327,4 +327,12 @@ void Model::SetInputSize(int64_t height, int64_t width) {
   size_given_ = true;
 }
 
+void Model::KeepImageSizes() {
+  image::Preprocess& p = description_.preprocess;
+  p.resize = image::Preprocess::Resize::kNone, p.crop = image::Preprocess::Crop::kWhole;
+  p.crop_height = config().patch_height, p.crop_width = config().patch_width;
+  p.squares = false;
+  size_given_ = true;
+}
+
 }  // namespace qkv::model

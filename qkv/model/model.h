@@ -3,8 +3,8 @@
 //   const auto model = qkv::model::Model::Load("vit-base");
 //   for (const auto& [index, label, score] : model.Classify("photo.jpg")) std::cout << score << ' ' << label << '\n';
 //
-// A Model is immutable but for SetInputSize: several threads may use one. Not here: attention rollout
-// (qkv/inspect/rollout.h) and sequences (qkv/model/sequence/sequence_model.h).
+// A Model is immutable but for SetInputSize and KeepImageSizes: several threads may use one. Not here: attention
+// rollout (qkv/inspect/rollout.h) and sequences (qkv/model/sequence/sequence_model.h).
 #pragma once
 
 #include <cstdint>
@@ -113,6 +113,9 @@ class Model {
   /// Makes Pixels produce another size, as the family's own library would. Throws Error if the family rejects it. The
   /// time for a size set by the caller is not limited.
   void SetInputSize(int64_t height, int64_t width);
+  /// Makes Pixels keep each image as it is, but for the edges that make no whole patch: nothing is resized, and images
+  /// of different sizes have different numbers of tokens. Likewise not limited.
+  void KeepImageSizes();
 
   /// The layers, without preprocessing and labels.
   const Vit<float>& vit() const { return vit_; }

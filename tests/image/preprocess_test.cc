@@ -37,6 +37,16 @@ TEST(Preprocess, CropsRoundAsTheirLibrariesDo) {
   EXPECT_EQ(Levels(Cropped(Preprocess::Crop::kHuggingFace, 1, 5), image), (std::vector{2, 3, 4, 5, 6}));
 }
 
+TEST(Preprocess, KeepsWhatMakesWholePatches) {
+  const Preprocess whole = Cropped(Preprocess::Crop::kWhole, 1, 3);
+  EXPECT_EQ(Levels(whole, Numbered(1, 8)), (std::vector{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(Levels(whole, Numbered(2, 3)), (std::vector{1, 2, 3, 11, 12, 13}));
+  EXPECT_FALSE(FixedShape(whole));
+  const Rect seen = VisibleRect(whole, 1, 8);
+  EXPECT_EQ(std::pair(seen.left, seen.width), std::pair(1.0, 6.0));
+  EXPECT_THROW(OutputShape(whole, 4, 2), Error);
+}
+
 TEST(Preprocess, PadsRoundAsTheirLibrariesDo) {
   const Image image = Numbered(1, 2);
   EXPECT_EQ(Levels(Cropped(Preprocess::Crop::kTorchvision, 1, 5), image), (std::vector{0, 1, 2, 0, 0}));

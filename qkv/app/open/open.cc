@@ -42,6 +42,32 @@ std::string GivenOfImages(const ModelEntry& entry) {
   return names;
 }
 
+// A model that goes over many more tokens than it learned from says so: it runs, but nobody has measured its answers.
+void NotifyMoreTokens(const model::Model& model, int64_t height, int64_t width, const Note& note) {
+  constexpr int64_t kMany = 4;  // times the trained ones
+  const model::VitConfig& c = model.config();
+  const int64_t tokens = model.TokensFor(height, width);
+  if (tokens < kMany * c.tokens()) return;
+  Notify(note, fmt::format("{}x{}: {} tokens an image, of a model trained with {}; its positions are {} from {}x{} to "
+                           "{}x{} patches, so compare its answers with those at its own size",
+                           height, width, tokens, c.tokens(),
+                           c.positions == model::Positions::kLearned ? "interpolated" : "continued", c.grid_height(),
+                           c.grid_width(), height / c.patch_height, width / c.patch_width));
+}
+
+void SetSize(const InputSize& size, model::Model& model, const Note& note) {
+  if (size.native()) {
+    model.KeepImageSizes();
+    const model::VitConfig& c = model.config();
+    return Notify(note,
+                  fmt::format("images keep their size; the model was trained with {}x{} patches, and its positions "
+                              "are fitted to others",
+                              c.grid_height(), c.grid_width()));
+  }
+  model.SetInputSize(size.height, size.width);
+  NotifyMoreTokens(model, size.height, size.width, note);
+}
+
 void CompleteImages(const ModelEntry& entry, const Note& note, model::Checkpoint* checkpoint) {
   NotifyAssumptions(checkpoint->source, checkpoint->description.assumptions, note);
   if (const std::string pool = AuthorsPool(entry, checkpoint->description.config); !pool.empty()) {
@@ -111,26 +137,28 @@ void RequireProportion(const model::Checkpoint& checkpoint, const ModelEntry& en
 
 model::VitConfig InputConfig(const model::Checkpoint& checkpoint, const ModelEntry& entry) {
   model::VitConfig config = model::InputConfig(checkpoint.description);
-  if (entry.size) config.image_height = entry.size->height, config.image_width = entry.size->width;
+  if (entry.size && !entry.size->native()) {
+    config.image_height = entry.size->height, config.image_width = entry.size->width;
+  }
   return config;
 }
 
 model::Model BuildModel(const model::Checkpoint& checkpoint, const ModelEntry& entry, const Note& note) {
   model::Model model(checkpoint, entry.build, CacheFor(entry.cache, note));
-  if (entry.size) model.SetInputSize(entry.size->height, entry.size->width);
+  if (entry.size) SetSize(*entry.size, model, note);
   return model;
 }
 
 model::TwoTowerModel BuildTowers(const model::Checkpoint& checkpoint, const ModelEntry& entry, model::Towers towers,
                                  const Note& note) {
   model::TwoTowerModel model(checkpoint, towers, entry.build, CacheFor(entry.cache, note));
-  if (entry.size && model.has_image()) model.image().SetInputSize(entry.size->height, entry.size->width);
+  if (entry.size && model.has_image()) SetSize(*entry.size, model.image(), note);
   return model;
 }
 
 model::CaptionModel BuildCaptionModel(const model::Checkpoint& checkpoint, const ModelEntry& entry, const Note& note) {
   model::CaptionModel model(checkpoint, entry.build, CacheFor(entry.cache, note));
-  if (entry.size) model.image().SetInputSize(entry.size->height, entry.size->width);
+  if (entry.size) SetSize(*entry.size, model.image(), note);
   return model;
 }
 

@@ -15,6 +15,7 @@ constexpr int64_t kMaxSide = 1 << 16;
 
 InputSize ParseSize(std::string_view text, std::string_view option) {
   InputSize size;
+  if (text == "native") return size;
   const char* const end = text.data() + text.size();
   std::from_chars_result read = std::from_chars(text.data(), end, size.height);
   size.width = size.height;
@@ -23,11 +24,13 @@ InputSize ParseSize(std::string_view text, std::string_view option) {
   }
   Require(read.ec == std::errc() && read.ptr == end && size.height > 0 && size.width > 0 && size.height <= kMaxSide &&
               size.width <= kMaxSide,
-          "{}: expected HEIGHTxWIDTH such as 224x160, got \"{}\"", option, text);
+          "{}: expected HEIGHTxWIDTH such as 224x160, or native, got \"{}\"", option, text);
   return size;
 }
 
-std::string ToText(const InputSize& size) { return fmt::format("{}x{}", size.height, size.width); }
+std::string ToText(const InputSize& size) {
+  return size.native() ? "native" : fmt::format("{}x{}", size.height, size.width);
+}
 
 std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t last, std::string_view option) {
   std::vector<int64_t> numbers;

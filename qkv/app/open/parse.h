@@ -12,16 +12,18 @@
 
 namespace qkv::app {
 
-/// Size of a model's input, in pixels.
+/// Size of a model's input, in pixels; 0 x 0: each image's own, in whole patches.
 struct InputSize {
   int64_t height = 0, width = 0;
+
+  bool native() const { return height == 0; }
 
   bool operator==(const InputSize&) const = default;
 };
 
-/// "224x160" or "224". Throws Error otherwise.
+/// "224x160", "224" or "native". Throws Error otherwise.
 InputSize ParseSize(std::string_view text, std::string_view option);
-/// "224x160"
+/// "224x160" or "native"
 std::string ToText(const InputSize& size);
 
 /// "1,3,5", "all", or empty: numbers in [first, last], each once. Throws Error otherwise.

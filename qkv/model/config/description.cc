@@ -7,6 +7,7 @@ namespace qkv::model {
 VitConfig InputConfig(const Description& description) {
   VitConfig config = description.config;
   const image::Preprocess& p = description.preprocess;
+  if (p.crop == image::Preprocess::Crop::kWhole) return config;
   if (p.crop != image::Preprocess::Crop::kNone) {
     config.image_height = p.crop_height, config.image_width = p.crop_width;
   } else if (p.resize == image::Preprocess::Resize::kExact) {

@@ -12,7 +12,11 @@ TEST(Parse, Sizes) {
   EXPECT_EQ(ParseSize("224", "s").height, 224);
   EXPECT_EQ(ParseSize("224", "s").width, 224);
   EXPECT_EQ(ParseSize("160x224", "s").width, 224);
-  for (const char* wrong : {"", "x", "0", "-1", "12q", "12x", "12x0", "12x13x14", "65537", "99999999999999999999"}) {
+  EXPECT_TRUE(ParseSize("native", "s").native());
+  EXPECT_FALSE(ParseSize("224", "s").native());
+  for (const char* size : {"native", "160x224"}) EXPECT_EQ(ToText(ParseSize(size, "s")), size);
+  for (const char* wrong :
+       {"", "x", "0", "natives", "-1", "12q", "12x", "12x0", "12x13x14", "65537", "99999999999999999999"}) {
     try {
       ParseSize(wrong, "the size");
       ADD_FAILURE() << wrong;
