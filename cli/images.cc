@@ -1,6 +1,9 @@
 #include "cli/images.h"
 
 #include <iterator>
+#include <memory>
+#include <set>
+#include <utility>
 
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -67,6 +70,14 @@ void ImageOptions::Inspect(const std::filesystem::path& file, const image::Image
       file.string(), why, suggested_model, suggested_model));
 }
 
+std::function<void(std::string_view text)> OnceOfAKind(std::function<void(const std::string& text)> note) {
+  return [note = std::move(note), said = std::make_shared<std::set<std::string>>()](std::string_view text) {
+    std::string kind(text);
+    std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+    if (said->insert(kind).second) note(std::string(text));
+  };
+}
+
 ImageList CollectImages(const std::vector<std::string>& paths) {
   return app::CollectImages(paths, [](const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); });
 }
@@ -78,8 +89,13 @@ int WithProgress(const ImageOptions& options, const ImageList& images,
     progress.Clear();
     PrintMessage("qkv: {}\n", EscapedText{text});
   };
+  image::DecodeOptions decode = options.Decode();
+  decode.remark = OnceOfAKind([&](const std::string& text) {
+    progress.Clear();
+    PrintNote(text);
+  });
   const int failed =
-      work({.decode = options.Decode(),
+      work({.decode = decode,
             .batch = options.batch,
             .inspect = [&](const auto& file, const image::Image& image) { options.Inspect(file, image); },
             .note = note,

@@ -148,8 +148,11 @@ void DecodeFile(const std::filesystem::path& path, const DecodeOptions& options,
   file.Read(first);
   ReaderFor(first, where);  // before allocating memory for the file
   const size_t most = kMaxHeaderBytes + kMaxSampleBytes * static_cast<size_t>(options.max_pixels);
-  Require(size <= most, "{}: {} bytes, expected at most {} for an image of up to {} pixels (--max-pixels)", where, size,
-          most, options.max_pixels);
+  Require(
+      size <= most,
+      "{}: {} bytes, expected at most {} for an image of up to {} pixels (--max-pixels); of a slide, qkv slide embed "
+      "takes the tiles",
+      where, size, most, options.max_pixels);
   RequireMemory(static_cast<double>(size), where);
   workspace.file.Reuse({static_cast<int64_t>(size)});
   const std::span<std::byte> bytes = std::as_writable_bytes(workspace.file.span());

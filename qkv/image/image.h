@@ -39,8 +39,8 @@ struct DecodeOptions {
   // Called with the most bytes that decoding will hold at a time, the image's own among them (not the file's), before
   // they are allocated; again with a larger number if more are needed. May block or throw.
   std::function<void(int64_t bytes)> admit = {};
-  // Receives what a reader chose where a file leaves a choice, such as the window of a DICOM image: one of few texts,
-  // without anything of the file. Called by the thread that decodes.
+  // Receives what a reader chose where a file leaves a choice, such as the window of a DICOM image or one picture of a
+  // slide: one of few texts, numbers aside, without anything of the file. Called by the thread that decodes.
   std::function<void(std::string_view text)> remark = {};
 };
 

@@ -13,6 +13,7 @@
 
 #include "qkv/core/work.h"
 #include "qkv/image/codec.h"
+#include "qkv/image/tiff_slide.h"
 
 namespace qkv::image {
 namespace {
@@ -120,6 +121,11 @@ class TiffReader {
     Check(tiff_ != nullptr);
     ReadLayout();
     AdmitPieces();
+    if (!kind_.empty() && source_.options.remark) {
+      source_.options.remark(fmt::format(
+          "{} of {} x {} pixels, here made one picture of the model's input size; qkv slide embed takes its tiles",
+          kind_, layout_.width, layout_.height));
+    }
     // Opened again, since the limit cannot be changed: with room for the codecs' memory of a strip or tile.
     tiff_.reset();
     input_.position = 0;
@@ -154,6 +160,12 @@ class TiffReader {
     TIFF* tiff = tiff_.get();
     Layout& l = layout_;
     Check(TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &l.width) && TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &l.height));
+    kind_ = KindInLevels(tiff);
+    input_.message.clear();  // of the next level
+    Require(kind_.empty() || static_cast<double>(l.width) * l.height <= static_cast<double>(source_.options.max_pixels),
+            "{}: {} of {} x {} pixels, more than the limit of {} for one picture (--max-pixels); qkv slide embed takes "
+            "its tiles",
+            source_.where, kind_, l.width, l.height, source_.options.max_pixels);
     CheckSize(source_, l.width, l.height);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &l.bits);
     TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &l.samples);
@@ -420,6 +432,7 @@ class TiffReader {
   Input input_;
   TiffPointer tiff_{nullptr, TIFFClose};
   Layout layout_;
+  std::string_view kind_;  // see KindInLevels
 };
 
 }  // namespace

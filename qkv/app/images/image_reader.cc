@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "qkv/core/await.h"
 #include "qkv/core/parallel.h"
@@ -67,6 +68,7 @@ PixelReader::PixelReader(const ImageList& images, const image::DecodeOptions& op
   for (Lane& lane : lanes_) {
     lane.options = options;
     lane.options.admit = [this, &lane](int64_t bytes) { Admit(bytes, lane); };
+    if (options.remark) lane.options.remark = [&lane](std::string_view text) { lane.remarks.emplace_back(text); };
   }
 }
 
@@ -113,6 +115,11 @@ void PixelReader::Read(PixelBatch& batch) {
     if (lane.admitted > kKeptBytes) lane.workspace = {}, lane.image = {};
     budget_.Release(std::exchange(lane.admitted, 0));
   });
+  batch.remarks.clear();
+  for (Lane& lane : lanes_) {
+    std::ranges::move(lane.remarks, std::back_inserter(batch.remarks));
+    lane.remarks.clear();
+  }
   batch.files.clear();
   for (size_t i = 0; i < count; ++i) {
     if (!batch.errors[i].empty()) continue;

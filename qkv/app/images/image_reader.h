@@ -36,10 +36,11 @@ void ReadImage(const ImageList& images, size_t index, const image::DecodeOptions
 
 /// Consecutive files and their pixels.
 struct PixelBatch {
-  size_t begin = 0, end = 0;        // range of the files
-  std::vector<std::string> errors;  // [end − begin] why a file could not be read, or empty
-  std::vector<size_t> files;        // [B] files that were read
-  View<const float> pixels;         // [B, channels, height, width], owned by the reader
+  size_t begin = 0, end = 0;         // range of the files
+  std::vector<std::string> errors;   // [end − begin] why a file could not be read, or empty
+  std::vector<std::string> remarks;  // what DecodeOptions::remark was to receive
+  std::vector<size_t> files;         // [B] files that were read
+  View<const float> pixels;          // [B, channels, height, width], owned by the reader
 };
 
 /// Reads one batch after the other, on up to `threads` threads. The files of a batch are tasks of the thread pool: they
@@ -52,8 +53,9 @@ class PixelReader {
   PixelReader(const PixelReader&) = delete;
   PixelReader& operator=(const PixelReader&) = delete;
 
-  /// The caller sets begin and end; one file at a time if the shape of the model's pixels depends on the image. Throws
-  /// Cancelled, and WrongImages from `inspect`; files that cannot be read are errors in the batch.
+  /// The caller sets begin and end, and passes the remarks on if the options have where to; one file at a time if the
+  /// shape of the model's pixels depends on the image. Throws Cancelled, and WrongImages from `inspect`; files that
+  /// cannot be read are errors in the batch.
   void Read(PixelBatch& batch);
 
  private:
@@ -63,6 +65,7 @@ class PixelReader {
     image::Workspace workspace;
     image::Image image;
     int64_t admitted = 0;  // bytes
+    std::vector<std::string> remarks;
   };
 
   void ReadFile(size_t file, int64_t row, Lane& lane);

@@ -184,6 +184,7 @@ class Pipeline {
 
   void Use(Slot& slot) {
     const PixelBatch& pixels = slot.pixels;
+    for (const std::string& text : pixels.remarks) options_.decode.remark(text);
     for (size_t i = 0; i < pixels.end - pixels.begin; ++i) {
       if (pixels.errors[i].empty()) continue;
       Notify(options_.note, FormatShown("{}", pixels.errors[i]));

@@ -25,7 +25,7 @@ struct Batch {
 };
 
 struct PipelineOptions {
-  image::DecodeOptions decode;
+  image::DecodeOptions decode;                  // its remark is called as `note`
   int batch = 0;                                // images computed together; 0: what suits the model
   InspectImage inspect;                         // looks at each image before it becomes pixels; or empty
   Note note;                                    // receives why an image was left out
