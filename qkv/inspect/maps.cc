@@ -96,7 +96,7 @@ void CheckPixels(View<const T> pixels) {
 
 template <typename T>
 Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const MapRequest& request,
-                        model::Workspace<T>& workspace) {
+                        model::Workspace<T>& workspace, View<T> logits) {
   CheckPixels(pixels);
   const int64_t N = vit.TokensFor(pixels.dim(2), pixels.dim(3)), all = vit.config().block.attention.heads;
   std::vector<int64_t> heads = request.heads;
@@ -126,6 +126,7 @@ Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const Ma
   Tensor<T> maps({L, H, Q, N});
 
   model::Outputs<T> outputs;
+  outputs.logits = logits;
   for (int64_t l = 0; l < L; ++l) {
     const View<T> to = maps.view()[l];  // [H, Q, N]
     const auto visit = [&heads, &request, to, row_begin, row_end, mean, H, N](int64_t row, View<const T> weights) {
@@ -154,8 +155,8 @@ Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const Ma
 template void CheckPixels(View<const float>);
 template void CheckPixels(View<const double>);
 template Tensor<float> AttentionMaps(const model::Vit<float>&, View<const float>, const MapRequest&,
-                                     model::Workspace<float>&);
+                                     model::Workspace<float>&, View<float>);
 template Tensor<double> AttentionMaps(const model::Vit<double>&, View<const double>, const MapRequest&,
-                                      model::Workspace<double>&);
+                                      model::Workspace<double>&, View<double>);
 
 }  // namespace qkv::inspect

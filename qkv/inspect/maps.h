@@ -57,10 +57,10 @@ struct MapRequest {
 /// Attention weights of one image, [L, H, Q, N]: the blocks and heads (1 if fused) in the requested order, the queries
 /// (1, or N for all), and the keys; each row of a head sums to 1. Heads are fused before rows are averaged. pixels: [1,
 /// channels, height, width], finite. Besides the result, memory does not grow with N². Throws Error if pixels, blocks,
-/// heads or tokens do not fit.
+/// heads or tokens do not fit. logits: if not empty, [1, outputs], which the same pass then computes.
 template <typename T>
 Tensor<T> AttentionMaps(const model::Vit<T>& vit, View<const T> pixels, const MapRequest& request,
-                        model::Workspace<T>& workspace);
+                        model::Workspace<T>& workspace, View<T> logits = {});
 
 /// Checks the input of maps: [1, channels, height, width], finite.
 template <typename T>

@@ -9,9 +9,16 @@
 #include "qkv/io/npy.h"
 #include "qkv/io/safetensors.h"
 #include "tests/cli/program.h"
+#include "tests/support/tiff_levels.h"
 
 namespace qkv {
 namespace {
+
+// The number of weights in a page: a byte each, in four letters for three bytes.
+size_t WeightsOf(const std::string& html) {
+  const size_t begin = html.find("id=\"weights\">") + 13, end = html.find('<', begin);
+  return (end - begin) / 4 * 3 - (html[end - 1] == '=') - (html[end - 2] == '=');
+}
 
 std::string Digit() { return Digits() + "/3-white.png"; }
 
@@ -111,9 +118,44 @@ TEST(Attend, PageHoldsItsData) {
     EXPECT_FALSE(Contains(html, link)) << link;
   EXPECT_TRUE(Contains(html, "\"grid\":[3,3]"));
   EXPECT_TRUE(Contains(html, "register 3"));
-  const size_t begin = html.find("id=\"weights\">") + 13;
-  // A byte each of two blocks, three heads and 14 x 14 weights, in four letters for three bytes.
-  EXPECT_EQ(html.find('<', begin) - begin, (2 * 3 * 14 * 14 + 2) / 3 * 4u);
+  EXPECT_EQ(WeightsOf(html), 2u * 3 * 14 * 14);  // of two blocks, three heads and 14 x 14 weights
+}
+
+TEST(Attend, TellsOfASlideOnce) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "slides");
+  for (const char* name : {"a.tif", "b.tif"}) {
+    WriteFile(folder / "slides" / name, TiffInLevels({{64, 96}, {32, 48}}, "Aperio Image"));
+  }
+  const std::string model = " -m " + Golden("timm_vit"), slides = " " + (folder / "slides").string();
+  const std::string attend = "attend -o " + (folder / "maps").string() + "/" + model + slides;
+  for (const std::string& command :
+       {attend, "embed" + model + slides, "run" + model + " -o " + (folder / "o.safetensors").string() + slides}) {
+    const CommandOutput said = Qkv(command);
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    const size_t first = said.err.find("a slide of 96 x 64 pixels");
+    EXPECT_NE(first, said.err.npos) << command << said.err;
+    EXPECT_EQ(said.err.find("a slide of", first + 1), said.err.npos) << said.err;
+    EXPECT_FALSE(Contains(Qkv(command + " -q").err, "a slide of")) << command;
+  }
+  const CommandOutput refused = Qkv("embed" + model + slides + "/a.tif --max-pixels 6000");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(Contains(refused.err, "more than the limit of 6000") && Contains(refused.err, "qkv slide embed"))
+      << refused.err;
+}
+
+TEST(Attend, TakesImagesInTheirOwnSize) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "a.tif", TiffInLevels({{64, 99}}));
+  const CommandOutput said = Qkv("attend --size native " + (folder / "a.tif").string() + " -m " + Golden("timm_vit"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(Contains(said.err, "images keep their size")) << said.err;
+  const io::Json maps = JsonLines(said.out).at(0);
+  const auto facts = io::Json::parse(Qkv("info --json -m " + Golden("timm_vit")).out);
+  EXPECT_EQ(maps["photo"], io::Json({64, 99}));
+  const int64_t patch = 64 / maps["grid"][0].get<int64_t>();
+  EXPECT_EQ(maps["grid"], io::Json({64 / patch, 99 / patch})) << facts;
+  EXPECT_EQ(maps["where"][3], 99 / patch * patch);
 }
 
 TEST(Attend, SeveralImagesAreSeveralFiles) {
@@ -147,18 +189,26 @@ TEST(Attend, PagesAreBounded) {
   const size_t bytes = std::filesystem::file_size(page);
   EXPECT_GT(bytes, 2u * 2305 * 2305 * 4 / 3);
   EXPECT_LT(bytes, 3u * 2305 * 2305 * 4 / 3);
-  std::filesystem::remove(page);
-  for (const char* all : {"--layer all --head all", "--layer 0,1 --head 0,1,2"}) {
+  // What was asked for by name is not left out: all of one query has room.
+  for (const char* all : {"--layer all --head all", "--layer 0,1 --head 0,1,2", "--query cls"}) {
     const CommandOutput said = Qkv(arguments + "--size 384 " + all);
-    EXPECT_EQ(said.exit_code, 1) << all;
-    EXPECT_TRUE(Contains(said.err, "--layer or --head")) << said.err;
+    ASSERT_EQ(said.exit_code, 0) << all << said.err;
+    EXPECT_TRUE(Contains(said.err, "2305 tokens: the page holds the attention of one query, class token")) << said.err;
+    EXPECT_EQ(WeightsOf(ReadFile(page)), 2u * 3 * 2305) << all;
   }
-  // 71 x 71: even one map of 5042² weights is too much.
-  for (const char* one : {"", "--head mean", "--layer 0", "--rollout"}) {
-    const CommandOutput said = Qkv(arguments + "--size 568 " + one);
-    EXPECT_EQ(said.exit_code, 1) << one;
-    EXPECT_TRUE(Contains(said.err, "smaller --size")) << said.err;
+  // 71 x 71: even one map of 5042² weights is too much, one query's is not.
+  const std::pair<const char*, size_t> maps[] = {{"", 2 * 3},      {"--head mean", 2},      {"--layer 0", 3},
+                                                 {"--rollout", 1}, {"--query 70,3", 2 * 3}, {"--query mean", 2 * 3}};
+  for (const auto& [options, count] : maps) {
+    const CommandOutput said = Qkv(arguments + "--size 568 " + options);
+    ASSERT_EQ(said.exit_code, 0) << options << said.err;
+    EXPECT_TRUE(Contains(said.err, "one query")) << said.err;
+    EXPECT_EQ(WeightsOf(ReadFile(page)), count * 5042) << options;
   }
+  std::filesystem::remove(page);
+  const CommandOutput said = Qkv(arguments + "--size 568 --query all");
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_TRUE(Contains(said.err, "one token by --query")) << said.err;
   EXPECT_FALSE(std::filesystem::exists(page));
 }
 

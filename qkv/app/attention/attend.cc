@@ -107,19 +107,32 @@ void AttentionMapper::PlanRollout() {
   plan_.rows = {fmt::format("rollout {}-{}", request_.start, last)};
 }
 
-// The size of a page is bounded: blocks and heads that were not requested by name are left out; if that is not enough,
-// the request is refused.
-void AttentionMapper::FitPage(MapPlan& plan, int64_t N) const {
-  const bool may_leave = !request_.rollout;
-  const std::string kept = plan.Reduce(N * N, kPageWeights, may_leave && request_.layers.empty(),
-                                       may_leave && request_.head.empty(), model_.config().depth - 1);
-  Require(plan.weights(N * N) <= kPageWeights,
-          "attend: a page of {} × {} × {} × {} weights (blocks, heads, queries, tokens) is more than {}; ask for {}a "
-          "smaller --size, or write .png or .npy",
-          plan.rows.size(), plan.columns.size(), N, N, report::WithCommas(kPageWeights),
-          plan.rows.size() * plan.columns.size() > 1 ? "fewer by --layer or --head, for " : "");
-  if (kept.empty()) return;
-  Notify(request_.note, FormatShown("{} tokens: the page holds {} only; --layer and --head choose others", N, kept));
+// The size of a page is bounded. Every query is in it if blocks and heads that were not requested by name may be left
+// out for that; otherwise one query, of all of them: N weights a head in place of N².
+bool AttentionMapper::FitPage(MapPlan& plan, const AttentionMaps& maps) const {
+  const int64_t N = maps.grid.tokens(), last = model_.config().depth - 1;
+  const bool may_leave = !request_.rollout && request_.query.empty();
+  const bool leaves_blocks = may_leave && request_.layers.empty(), leaves_heads = may_leave && request_.head.empty();
+  MapPlan every = plan;
+  const std::string kept = every.Reduce(N * N, kPageWeights, leaves_blocks, leaves_heads, last);
+  const bool fits = every.weights(N * N) <= kPageWeights;
+  if (!kept.empty() && fits) {
+    Notify(request_.note,
+           FormatShown("{} tokens: the page holds {} only; --layer and --head choose others, and --query "
+                       "one query in all of them",
+                       N, kept));
+  }
+  if (fits) plan = std::move(every);
+  if (fits) return true;
+  Require(maps.query.kind != inspect::Query::Kind::kAll && plan.weights(N) <= kPageWeights,
+          "attend: a page of {} × {} × {} weights (blocks, heads, tokens) of {} is more than {}; ask for {}a smaller "
+          "--size, or write .png or .npy",
+          plan.rows.size(), plan.columns.size(), N, inspect::Describe(maps.query, maps.grid),
+          report::WithCommas(kPageWeights),
+          maps.query.kind == inspect::Query::Kind::kAll ? "one token by --query, or for " : "fewer blocks, or for ");
+  Notify(request_.note, FormatShown("{} tokens: the page holds the attention of one query, {}; --query chooses another",
+                                    N, inspect::Describe(maps.query, maps.grid)));
+  return false;
 }
 
 AttentionMaps AttentionMapper::Compute(const fs::path& file, const image::DecodeOptions& decode) {
@@ -142,27 +155,28 @@ AttentionMaps AttentionMapper::Compute(image::Image photo, const std::string& pa
   MapPlan plan = plan_;
   inspect::Query computed = maps.query;
   if (request_.format == MapFormat::kHtml) {
-    FitPage(plan, model_.TokensFor(shape[1], shape[2]));
-    computed = {inspect::Query::Kind::kAll, 0};
+    if (FitPage(plan, maps)) computed = {inspect::Query::Kind::kAll, 0};
   }
   Require(request_.format != MapFormat::kPng || computed.kind != inspect::Query::Kind::kAll,
           "attend: --query all makes {} maps; write them as .npy, .safetensors or .html", maps.grid.tokens());
-  maps.weights = Weights(plan, computed, pixels);
+  Tensor<float> logits;  // of a page
+  if (request_.format == MapFormat::kHtml && model_.config().classes > 0)
+    logits = Tensor<float>({1, model_.config().outputs()});
+  maps.weights = Weights(plan, computed, pixels, logits);
   model::RequireFinite(model_.vit(), pixels, maps.weights, path);
   maps.layers = std::move(plan.rows), maps.heads = std::move(plan.columns);
   if (request_.rollout) maps.discard = request_.discard;
-  if (request_.format == MapFormat::kHtml && model_.config().classes > 0) {
-    const Tensor<float> logits = model_.Logits(pixels);
-    maps.top = model_.Top(logits.span(), kShownClasses);
-  }
+  if (!logits.empty()) maps.top = model_.Top(logits.span(), kShownClasses);
   return maps;
 }
 
-Tensor<float> AttentionMapper::Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels) {
+Tensor<float> AttentionMapper::Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels,
+                                       View<float> logits) {
   if (!request_.rollout) {
     return inspect::AttentionMaps<float>(model_.vit(), pixels, {plan.blocks, plan.heads, plan.fusion, query},
-                                         workspace_);
+                                         workspace_, logits);
   }
+  if (!logits.empty()) model_.Forward(pixels, workspace_, {.logits = logits});
   const Tensor<float> rows = inspect::AttentionRollout<float>(model_.vit(), pixels,
                                                               {.first_block = request_.start,
                                                                .last_block = plan.blocks[0],

@@ -37,11 +37,12 @@ struct AttendRequest {
   std::string head;    // "3", "0,3", "all", or "mean", "max", "min" of the heads; empty: mean, or all for a page
   std::string query;   // as inspect::ParseQuery
   bool rollout = false;
-  double discard = 0;                  // of a rollout, as inspect::RolloutRequest
-  int64_t start = 0;                   // of a rollout: its first block
-  MapFormat format = MapFormat::kNpy;  // kHtml: every query, for the page; kPng: one query; JSON as kNpy
-  std::string model;                   // its name for people; empty: its architecture
-  Note note;                           // receives what a page leaves out
+  double discard = 0;  // of a rollout, as inspect::RolloutRequest
+  int64_t start = 0;   // of a rollout: its first block
+  // kHtml: every query, for the page, or one if more are too many for it; kPng: one query; JSON as kNpy.
+  MapFormat format = MapFormat::kNpy;
+  std::string model;  // its name for people; empty: its architecture
+  Note note;          // receives what a page leaves out
 };
 
 /// The attention of one image.
@@ -55,7 +56,7 @@ struct AttentionMaps {
   inspect::Query query;                    // as requested; a page shows it first
   std::vector<std::string> layers, heads;  // names of the blocks (or of the rollout) and of the heads
   std::optional<double> discard;           // for a rollout
-  Tensor<float> weights;                   // [layers, heads, Q, N]; a row of an unfused head sums to 1
+  Tensor<float> weights;                   // [layers, heads, Q, N], Q: 1 or N; a row of an unfused head sums to 1
 
   int64_t prefix() const { return static_cast<int64_t>(grid.prefix.size()); }
   /// The part of row (l, h, q) that goes to the patches: [grid height, grid width].
@@ -85,8 +86,9 @@ class AttentionMapper {
 
  private:
   void PlanRollout();
-  void FitPage(MapPlan& plan, int64_t N) const;
-  Tensor<float> Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels);
+  /// Chooses what a page holds; returns whether that is every query.
+  bool FitPage(MapPlan& plan, const AttentionMaps& maps) const;
+  Tensor<float> Weights(const MapPlan& plan, const inspect::Query& query, View<const float> pixels, View<float> logits);
 
   const model::Model& model_;
   const AttendRequest request_;

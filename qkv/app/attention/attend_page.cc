@@ -30,7 +30,8 @@ std::string DataElements(const AttentionMaps& maps) {
   std::vector<uint8_t> bytes(static_cast<size_t>(maps.weights.size()));
   std::vector<float> scales(static_cast<size_t>(rows));
   WeightBytes(View<const float>(maps.weights.data(), {rows, N}), bytes.data(), scales.data());
-  const std::string photo = PagePhoto(maps.photo);
+  const bool every = maps.weights.dim(2) > 1;
+  const std::string photo = every ? PagePhoto(maps.photo) : LargePagePhoto(maps.photo);
   io::Json facts = Facts(maps);
   facts.erase("path");
   facts["title"] = TitleOf(maps);

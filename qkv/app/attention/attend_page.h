@@ -13,8 +13,9 @@ bool HasAttendPage();
 /// Throws Error, which says what to do, without the page.
 void RequireAttendPage();
 
-/// One self-contained HTML file. maps: of every query, [layers, heads, N, N]. A weight is stored as a byte: the square
-/// root of its share of the row's greatest. Throws as RequireAttendPage.
+/// One self-contained HTML file. maps: of every query, [layers, heads, N, N], or of one, [layers, heads, 1, N], which
+/// comes with a larger photo to zoom into. A weight is stored as a byte: the square root of its share of the row's
+/// greatest. Throws as RequireAttendPage.
 std::string AttendPage(const AttentionMaps& maps);
 
 }  // namespace qkv::app

@@ -8,6 +8,18 @@
 #include "qkv/image/resize.h"
 
 namespace qkv::app {
+namespace {
+
+// RGB, the longer side at most `side` pixels.
+image::Image AtMost(const image::Image& photo, int64_t side) {
+  const int64_t height = photo.height(), width = photo.width(), longer = std::max(height, width);
+  image::Image rgb = image::ToChannels(photo, 3);
+  if (longer <= side) return rgb;
+  return image::Resize(rgb, std::max<int64_t>(1, height * side / longer), std::max<int64_t>(1, width * side / longer),
+                       image::Filter::kBicubic);
+}
+
+}  // namespace
 
 image::Image Thumbnail(const image::Image& photo, int64_t side) {
   const int64_t height = photo.height(), width = photo.width(), longer = std::max(height, width);
@@ -18,14 +30,13 @@ image::Image Thumbnail(const image::Image& photo, int64_t side) {
 }
 
 std::string PagePhoto(const image::Image& original) {
-  constexpr int64_t kPhotoSide = 640;  // pixels
-  const int64_t height = original.height(), width = original.width(), longer = std::max(height, width);
-  image::Image photo = image::ToChannels(original, 3);
-  if (longer > kPhotoSide) {
-    photo = image::Resize(photo, std::max<int64_t>(1, height * kPhotoSide / longer),
-                          std::max<int64_t>(1, width * kPhotoSide / longer), image::Filter::kBicubic);
-  }
-  return image::EncodePng(photo);
+  constexpr int64_t kSide = 640;  // pixels
+  return image::EncodePng(AtMost(original, kSide));
+}
+
+std::string LargePagePhoto(const image::Image& original) {
+  constexpr int64_t kSide = 4096;  // pixels; a few megabytes
+  return image::EncodeWebp(AtMost(original, kSide));
 }
 
 std::vector<image::Image> ReadThumbnails(std::span<const std::filesystem::path> files,

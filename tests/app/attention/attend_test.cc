@@ -96,8 +96,31 @@ TEST_F(Attended, LeavesOutWhatMakesAPageTooLarge) {
           .Compute(Photo(), {});
   EXPECT_EQ(maps.heads, std::vector<std::string>{"mean"});
   EXPECT_NE(note.find("--layer and --head choose others"), note.npos);
-  EXPECT_THROW(
-      AttentionMapper(large, {.layers = "all", .head = "all", .format = MapFormat::kHtml}).Compute(Photo(), {}), Error);
+}
+
+TEST_F(Attended, HoldsOneQueryWhereAPageHasNoRoomForAll) {
+  const model::Model large = LoadModel({.size = InputSize{168, 168}});  // 1 + 42² tokens
+  std::string note;
+  const auto compute = [&](AttendRequest request) {
+    request.note = [&](const std::string& text) { note = text; };
+    return AttentionMapper(large, request).Compute(Photo(), {});
+  };
+  const AttentionMaps page = compute({.query = "3,4", .format = MapFormat::kHtml});
+  EXPECT_EQ(page.weights.shape(), Shape({depth_, heads_, 1, page.grid.tokens()}));
+  EXPECT_NE(note.find("one query, patch 3,4; --query chooses another"), note.npos) << note;
+  const AttentionMaps array = compute({.layers = "all", .head = "all", .query = "3,4"});
+  for (int64_t i = 0; i < array.weights.size(); ++i) ASSERT_EQ(page.weights[i], array.weights[i]);
+  ASSERT_EQ(page.top.size(), 3u);
+  // The classes are of the same pass.
+  const model::Prediction best = large.Classify(image::DecodeFile(Photo()), 1).front();
+  EXPECT_EQ(page.top[0].index, best.index);
+  EXPECT_NEAR(page.top[0].score, best.score, 1e-4);
+  EXPECT_EQ(compute({.layers = "all", .head = "all", .format = MapFormat::kHtml}).weights.dim(2), 1);
+  EXPECT_EQ(compute({.query = "mean", .format = MapFormat::kHtml}).weights.dim(2), 1);
+  EXPECT_THROW(compute({.query = "all", .format = MapFormat::kHtml}), Error);
+  if (!HasAttendPage()) return;
+  const std::string html = AttendPage(page);
+  EXPECT_NE(html.find("id=\"photo\">UklGR"), html.npos);  // WebP
 }
 
 TEST_F(Attended, IsWrittenInEachFormat) {

@@ -20,6 +20,8 @@ export class Attention {
     readonly which: number[] = Array.from({ length: shape[0] }, (_, i) => i),
     /** Tokens before the patches. */
     private readonly prefix = 0,
+    /** The query of the only row, if there is one row of so many tokens. */
+    readonly only: number | null = null,
   ) {
     [this.blocks, this.heads, this.rows, this.columns] = shape;
     if (scales.length !== this.blocks * this.heads * this.rows || bytes.length !== scales.length * this.columns) {
@@ -56,6 +58,10 @@ export class Attention {
    */
   row(block: number, head: Head, query: number, to = new Float32Array(this.columns)): Float32Array {
     to.fill(0);
+    if (this.only !== null) {
+      if (query !== this.only) return to;
+      query = 0;
+    }
     if (query === kAllPatches) {
       const one = new Float32Array(this.columns),
         patches = this.rows - this.prefix;

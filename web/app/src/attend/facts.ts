@@ -62,12 +62,15 @@ export function readPage(document: Document): Page {
   };
   const bytes = fromBase64(text("weights")),
     scales = new Float32Array(fromBase64(text("scales")).buffer);
+  // A page of many tokens has the rows of one query.
+  const rows = scales.length / (layers.length * heads.length);
   const attention = new Attention(
     bytes,
     scales,
-    [layers.length, heads.length, tokens, tokens],
+    [layers.length, heads.length, rows, tokens],
     undefined,
     prefix.length,
+    rows === 1 && tokens > 1 ? facts.query : null,
   );
   const seen: Seen = {
     id: "attend",
@@ -93,8 +96,9 @@ export function readPage(document: Document): Page {
 }
 
 /** What the page shows at first. */
-export const firstState = ({ facts }: Page): Partial<State> => ({
+export const firstState = ({ facts, pass }: Page): Partial<State> => ({
   query: facts.query < 0 ? kAllPatches : facts.query,
+  held: pass.attention!.only !== null,
   block: facts.layers.length - 1,
   head: facts.heads.length > 1 ? "mean" : 0,
   opacity: 0.6,

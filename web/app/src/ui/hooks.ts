@@ -32,7 +32,8 @@ export function usePhoto(png: Uint8Array | undefined, drawing: boolean): Photo |
   useLayoutEffect(() => {
     if (!png || known) return;
     let dropped = false;
-    createImageBitmap(new Blob([png as BlobPart], { type: "image/png" })).then(
+    const type = png[0] === 0x52 ? "image/webp" : "image/png"; // "RIFF"
+    createImageBitmap(new Blob([png as BlobPart], { type })).then(
       (bitmap) => {
         const made = { bitmap, ink: drawing ? inkOf(bitmap) : null, png };
         decoded.set(png, made);

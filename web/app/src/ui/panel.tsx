@@ -26,6 +26,7 @@ export type Overlay = Pick<PictureProps, "values" | "colours" | "range" | "map">
   all?: boolean; // the mean over all patches may be the query
   patches?: boolean; // the query is a patch
   fixed?: boolean; // the query stays: another one needs the engine
+  only?: boolean; // the query stays: there are the weights of no other; the picture is large, and zoomed into
   /** Said of a token that is pointed at; left out, its value in percent. */
   say?(token: number): string;
 };
@@ -172,7 +173,11 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
         crossed={s.cutTokens}
         label={`${overlay?.label ?? "Picture"}`}
         most={photo && photo.bitmap.height > photo.bitmap.width ? 420 : undefined}
-        {...(overlay?.fixed ? {} : { onPoint, onPick, onLeave: release })}
+        {...(overlay?.fixed
+          ? {}
+          : overlay?.only
+            ? { zooms: true, onPoint: (token: number) => set({ pointed: token }), onLeave: () => set({ pointed: -1 }) }
+            : { onPoint, onPick, onLeave: release })}
       />
       {range && (
         <Legend
@@ -185,11 +190,11 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
       <p class="said" aria-live="polite">
         {overlay && !overlay.free && (
           <>
-            {s.held ? "Held: " : "Query: "}
+            {s.held && !overlay.only ? "Held: " : "Query: "}
             <b>{tokenName(model, query)}</b>
             {s.held && s.pointed >= 0 ? <> → {tokenName(model, token)}</> : null}
             {value && <>: {value}</>}
-            {s.held && (
+            {s.held && !overlay.only && (
               <button type="button" class="release" data-not-kept onClick={release}>
                 Release
               </button>
@@ -198,7 +203,7 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
         )}
         {overlay?.free && value}
       </p>
-      {!overlay?.free && !overlay?.patches && (
+      {!overlay?.free && !overlay?.patches && !overlay?.only && (
         <div class="row tokens">
           {model.prefix.slice(0, few).map((_, token) => (
             <button
@@ -238,6 +243,10 @@ function Looked({ bench, seen, overlay }: { bench: Bench; seen: Seen; overlay: O
       <p class="note keys">
         {overlay?.fixed ? (
           ""
+        ) : overlay?.only ? (
+          <>
+            Point at a patch to read its weight. Zoom: wheel or <kbd>+</kbd> <kbd>−</kbd> <kbd>0</kbd>; drag to move.
+          </>
         ) : s.cutting ? (
           "Click a patch to hide it or show it again."
         ) : overlay?.free ? (

@@ -5,6 +5,7 @@ import { fit, frame, mapCanvas, rangeOf, rgbCanvas, type Range } from "../draw/c
 import type { Seen } from "../image";
 import { tokenName } from "../model";
 import { usePhoto, useWidth } from "./hooks";
+import { kZoomStep, useZoom } from "./zoom";
 
 export interface PictureProps {
   seen: Seen;
@@ -24,6 +25,7 @@ export interface PictureProps {
   onPick?(token: number): void; // click, Enter or space
   onLeave?(): void; // Escape
   held?: boolean; // and it lets go of a held query
+  zooms?: boolean; // the wheel, keys and buttons magnify, and dragging moves
 }
 
 export function Picture(props: PictureProps) {
@@ -39,6 +41,7 @@ export function Picture(props: PictureProps) {
     pointed = -1,
     crossed = [],
     label,
+    zooms = false,
   } = props;
   const {
     model,
@@ -50,6 +53,8 @@ export function Picture(props: PictureProps) {
   const height = (width * ph) / pw;
   const [rows, columns] = seen.grid,
     prefix = model.prefix.length;
+  const zoom = useZoom(Math.max(8, rows / 8, columns / 8)),
+    { z, x: partX, y: partY } = zoom.part;
   const canvas = { current: null as HTMLCanvasElement | null };
   useLayoutEffect(() => {
     canvas.current = element.current!.querySelector("canvas");
@@ -59,6 +64,9 @@ export function Picture(props: PictureProps) {
       sy = photo.bitmap.height / ph; // pixels of the bitmap for one of the photo
     const scale = width / pw,
       [top, left, h, w] = where.map((side) => side * scale);
+    context.save();
+    context.scale(z, z);
+    context.translate(-partX * width, -partY * height);
     context.imageSmoothingEnabled = photo.bitmap.width > 200;
     context.drawImage(photo.bitmap, 0, 0, width, height);
     if (h < height - 0.5 || w < width - 0.5) {
@@ -93,9 +101,15 @@ export function Picture(props: PictureProps) {
       }
       context.restore();
     }
+    context.restore();
     const cell = (token: number): [number, number, number, number] => {
       const i = token - prefix;
-      return [left + ((i % columns) * w) / columns, top + (Math.floor(i / columns) * h) / rows, w / columns, h / rows];
+      return [
+        z * (left + ((i % columns) * w) / columns - partX * width),
+        z * (top + (Math.floor(i / columns) * h) / rows - partY * height),
+        (z * w) / columns,
+        (z * h) / rows,
+      ];
     };
     for (const token of crossed) {
       if (token < prefix) continue;
@@ -133,15 +147,22 @@ export function Picture(props: PictureProps) {
     crossed.join(),
     width,
     seen,
+    z,
+    partX,
+    partY,
   ]);
 
   // Where the button went down, and whether the pointer has left that patch since: then its release is no click.
-  const press = useRef({ token: -1, dragged: false });
-  const tokenAt = (event: PointerEvent | MouseEvent): number => {
-    const box = element.current!.querySelector("canvas")!.getBoundingClientRect(),
-      scale = pw / box.width;
-    const y = ((event.clientY - box.top) * scale - where[0]) / where[2],
-      x = ((event.clientX - box.left) * scale - where[1]) / where[3];
+  const press = useRef({ token: -1, dragged: false, x: 0, y: 0 });
+  // Shares of what is seen.
+  const placeOf = (event: MouseEvent): [number, number] => {
+    const box = element.current!.querySelector("canvas")!.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  };
+  const tokenAt = (event: MouseEvent): number => {
+    const [u, v] = placeOf(event);
+    const y = ((partY + v / z) * ph - where[0]) / where[2],
+      x = ((partX + u / z) * pw - where[1]) / where[3];
     return y < 0 || y >= 1 || x < 0 || x >= 1 ? -1 : prefix + Math.floor(y * rows) * columns + Math.floor(x * columns);
   };
   const current = pointed >= 0 ? pointed : query;
@@ -153,8 +174,17 @@ export function Picture(props: PictureProps) {
       const i = Math.max(0, current - prefix);
       const row = Math.floor(i / columns) + (current < prefix ? 0 : step[0]),
         column = (i % columns) + (current < prefix ? 0 : step[1]);
-      if (row >= 0 && row < rows && column >= 0 && column < columns)
+      if (row >= 0 && row < rows && column >= 0 && column < columns) {
         props.onPoint?.(prefix + row * columns + column, false);
+        zoom.show(
+          (where[1] + ((column + 0.5) * where[3]) / columns) / pw,
+          (where[0] + ((row + 0.5) * where[2]) / rows) / ph,
+        );
+      }
+    } else if (zooms && "+=-0".includes(event.key)) {
+      event.preventDefault();
+      if (event.key === "0") zoom.reset();
+      else zoom.by(event.key === "-" ? 1 / kZoomStep : kZoomStep);
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       if (current >= 0) props.onPick?.(current);
@@ -167,7 +197,11 @@ export function Picture(props: PictureProps) {
   return (
     <div class="picture" ref={element} style={{ maxWidth: props.most ? `${props.most}px` : undefined }}>
       <canvas
-        style={{ width: "100%", aspectRatio: `${pw} / ${ph}` }}
+        style={{
+          width: "100%",
+          aspectRatio: `${pw} / ${ph}`,
+          ...(zooms && z > 1 ? { touchAction: "none", cursor: "grab" } : {}),
+        }}
         role={live ? "application" : "img"}
         aria-roledescription={live ? "picture with patches" : undefined}
         aria-label={
@@ -176,8 +210,23 @@ export function Picture(props: PictureProps) {
             : label
         }
         tabIndex={live ? 0 : undefined}
+        onWheel={
+          zooms
+            ? (event) => {
+                if (event.deltaY > 0 && z === 1) return; // the page scrolls on
+                event.preventDefault();
+                zoom.by(Math.exp(-event.deltaY / 400), ...placeOf(event));
+              }
+            : undefined
+        }
         onPointerMove={(event) => {
           if (event.pointerType === "touch" && !event.isPrimary) return;
+          if (zooms && z > 1 && event.buttons & 1) {
+            const [u, v] = placeOf(event);
+            zoom.move(u - press.current.x, v - press.current.y);
+            [press.current.x, press.current.y] = [u, v];
+            return;
+          }
           const token = tokenAt(event),
             down = (event.buttons & 1) !== 0;
           if (token < 0) return;
@@ -185,8 +234,10 @@ export function Picture(props: PictureProps) {
           props.onPoint?.(token, down && press.current.dragged);
         }}
         onPointerDown={(event) => {
-          const token = tokenAt(event);
-          press.current = { token, dragged: false };
+          const token = tokenAt(event),
+            [x, y] = placeOf(event);
+          press.current = { token, dragged: false, x, y };
+          if (zooms && z > 1) event.currentTarget.setPointerCapture(event.pointerId);
           if (token >= 0 && event.pointerType !== "mouse") props.onPoint?.(token, false);
         }}
         onClick={(event) => {
@@ -195,6 +246,20 @@ export function Picture(props: PictureProps) {
         }}
         onKeyDown={live ? onKeyDown : undefined}
       />
+      {zooms && (
+        <div class="row" role="group" aria-label="Zoom" data-not-kept>
+          <button type="button" aria-label="Zoom in" onClick={() => zoom.by(kZoomStep)}>
+            +
+          </button>
+          <button type="button" aria-label="Zoom out" disabled={z === 1} onClick={() => zoom.by(1 / kZoomStep)}>
+            −
+          </button>
+          <button type="button" disabled={z === 1} onClick={zoom.reset}>
+            Whole picture
+          </button>
+          <span class="note">{z.toFixed(1)} ×</span>
+        </div>
+      )}
     </div>
   );
 }

@@ -17,6 +17,7 @@ interface Props {
 
 export function AttentionView({ bench, title, lead }: Props) {
   const { s, pass, query, block, head, model, seen } = bench;
+  const only = pass.attention?.only ?? null;
   const row = useMemo(() => pass.attention?.row(block, head, query) ?? null, [pass.attention, block, head, query]);
   return (
     <Layout
@@ -26,12 +27,15 @@ export function AttentionView({ bench, title, lead }: Props) {
         label: `Attention of ${tokenName(model, query)}, ${blockName(model, block)}, ${headText(bench)}`,
         what: "weight",
         all: true,
+        only: only !== null,
       }}
     >
-      <Title title={title ?? "Where each patch looks"}>
+      <Title title={title ?? (only === null ? "Where each patch looks" : `Where ${tokenName(model, only)} looks`)}>
         <p>
           {lead ??
-            "Each small map is one head of one block. It shows how much the query reads from each patch. Point at the picture: all maps follow."}
+            (only === null
+              ? "Each small map is one head of one block. It shows how much the query reads from each patch. Point at the picture: all maps follow."
+              : "Each small map is one head of one block. It shows how much the query reads from each patch. The page holds this query; zoom into the picture, and point at a patch to read its weight.")}
         </p>
       </Title>
       <BlockAndHead bench={bench} play />

@@ -23,10 +23,10 @@ after(async () => {
 
 const base64 = (array) => Buffer.from(array.buffer).toString("base64");
 // A white PNG of one pixel.
-const kPhoto = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAG7buVgAAAABJRU5ErkJggg==";
+const kPhoto = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==";
 
 // A page of made-up weights: query q looks at q + l + h.
-function fill(change = {}) {
+function fill(change = {}, one = false) {
   const facts = {
     title: "a < b.png",
     model: "vit",
@@ -51,12 +51,15 @@ function fill(change = {}) {
   for (let l = 0; l < L; ++l)
     for (let h = 0; h < H; ++h)
       for (let q = 0; q < N; ++q) weights[((l * H + h) * N + q) * N + ((q + l + h) % N)] = 255;
+  // A page of one query: its rows alone.
+  const rowsOf = (array, width) =>
+    one ? array.filter((_, i) => Math.floor(i / width) % N === Math.max(0, facts.query)) : array;
   const data = `<script type="application/json" id="facts">${JSON.stringify(facts).replaceAll("<", "\\u003c")}</script>
-<script type="text/plain" id="weights">${base64(weights)}</script>
-<script type="text/plain" id="scales">${base64(scales)}</script>
+<script type="text/plain" id="weights">${base64(rowsOf(weights, N))}</script>
+<script type="text/plain" id="scales">${base64(rowsOf(scales, 1))}</script>
 <script type="text/plain" id="photo">${kPhoto}</script>
 `;
-  const path = join(folder, `page-${Math.abs(facts.query)}-${L}.html`);
+  const path = join(folder, `page-${Math.abs(facts.query)}-${L}-${one}.html`);
   writeFileSync(
     path,
     readFileSync(kPage, "utf8").replace("<!-- data -->", () => data),
@@ -98,8 +101,13 @@ test("a rollout is one map", { skip }, async () => {
 
 test("axe finds nothing, light and dark", { skip }, async () => {
   const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-  for (const colorScheme of ["light", "dark"]) {
-    const page = await newPage(at.browser, fill(), { colorScheme });
+  for (const [colorScheme, one] of [
+    ["light", false],
+    ["dark", false],
+    ["light", true],
+    ["dark", true],
+  ]) {
+    const page = await newPage(at.browser, fill({}, one), { colorScheme });
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => window.axe.run(document));
     assert.deepEqual(
@@ -127,4 +135,39 @@ test("a long file name fits a phone", { skip }, async () => {
     assert.ok(await page.locator("header .brand").isVisible());
   }
   await context.close();
+});
+
+test("a page of one query is zoomed into", { skip }, async () => {
+  const page = await newPage(at.browser, fill({ query: 6 }, true), { offline: true });
+  assert.equal(await page.locator("h1").innerText(), "Where patch 1,1 looks");
+  assert.equal(await page.locator(".maps button").count(), 8);
+  assert.equal(await page.getByRole("button", { name: "class token" }).count(), 0);
+  assert.equal(await page.getByRole("button", { name: "Release" }).count(), 0);
+  const said = () => page.locator(".panel .said").first().innerText();
+  assert.match(await said(), /Query: patch 1,1$/);
+  const canvas = page.locator(".panel .picture canvas"),
+    whole = await pixels(page, ".panel .picture canvas");
+  // Block 3, head 0: token 7 is patch 1,2.
+  await page.getByRole("button", { name: "block 3, head 0", exact: true }).click();
+  const box = await canvas.boundingBox();
+  const at12 = { x: box.width * (10 / 60 + (40 / 60) * 0.625), y: box.height * 0.375 };
+  await canvas.hover({ position: at12 });
+  assert.match(await said(), /patch 1,1 → patch 1,2: 50.0 %/);
+  await page.mouse.wheel(0, -800); // about that patch
+  await page.waitForFunction(() => /^[2-8]\.\d ×$/.test(document.querySelector(".picture .note").innerText));
+  assert.notEqual(await pixels(page, ".panel .picture canvas"), whole);
+  await canvas.hover({ position: { x: at12.x + 1, y: at12.y } });
+  assert.match(await said(), /→ patch 1,2: 50.0 %/);
+  await page.mouse.down();
+  await page.mouse.move(box.x + at12.x + 150, box.y + at12.y, { steps: 4 }); // the picture follows
+  await page.mouse.up();
+  await canvas.hover({ position: { x: at12.x + 150, y: at12.y } });
+  assert.match(await said(), /→ patch 1,2: 50.0 %/);
+  await canvas.focus();
+  await page.keyboard.press("0");
+  assert.equal(await page.getByRole("button", { name: "Zoom out" }).isDisabled(), true);
+  await page.keyboard.press("ArrowRight");
+  assert.match(await said(), /→ patch 1,3/);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
 });

@@ -29,6 +29,13 @@ describe("attention", () => {
     expect(attention.drift(attention, 4, 0)).toBe(0);
     expect(Attention.entropy(Float32Array.of(0.5, 0.5, 0))).toBeCloseTo(1, 6);
   });
+  it("has one query only, of which there is one row", () => {
+    const one = new Attention(bytes.slice(0, 3), scales.slice(0, 1), [1, 1, 1, 3], undefined, 1, 2);
+    expect(one.row(0, 0, 2)[0]).toBeCloseTo(0.5, 6);
+    expect([...one.row(0, "mean", 0)]).toEqual([0, 0, 0]);
+    const mean = new Attention(bytes.slice(0, 3), scales.slice(0, 1), [1, 1, 1, 3], undefined, 1, -1);
+    expect(mean.row(0, "mean", -1)[0]).toBeCloseTo(0.5, 6);
+  });
   it("refuses what does not fit", () => {
     expect(() => new Attention(bytes, scales, [1, 2, 2, 4])).toThrow(/fit/);
   });
