@@ -57,15 +57,23 @@ std::string FormatOf(std::string_view vendor) {
   return std::string(vendor);
 }
 
-// Premultiplied ARGB over a background, both 0xrrggbb.
+// Premultiplied ARGB over a background, 0xrrggbb, to RGB.
 void ToRgb(const uint32_t* argb, int64_t pixels, uint32_t background, uint8_t* rgb) {
+  const auto store = [](uint32_t pixel, uint8_t* to) {
+    for (int c = 0; c < 3; ++c) to[c] = static_cast<uint8_t>(pixel >> (16 - 8 * c));
+  };
   for (int64_t i = 0; i < pixels; ++i) {
     const uint32_t pixel = argb[i], missing = 255 - (pixel >> 24);
-    for (int c = 0; c < 3; ++c) {
-      const int shift = 16 - 8 * c;
-      const uint32_t value = (pixel >> shift & 255) + (missing * (background >> shift & 255) + 127) / 255;
-      rgb[3 * i + c] = static_cast<uint8_t>(std::min(value, 255u));
+    if (missing == 0) [[likely]] {
+      store(pixel, rgb + 3 * i);
+      continue;
     }
+    uint32_t over = 0;
+    for (int shift = 0; shift < 24; shift += 8) {
+      const uint32_t value = (pixel >> shift & 255) + (missing * (background >> shift & 255) + 127) / 255;
+      over |= std::min(value, 255u) << shift;
+    }
+    store(over, rgb + 3 * i);
   }
 }
 
@@ -83,9 +91,8 @@ class OpenSlideSlide : public Slide {
 
  private:
   void Fill(uint8_t* rgb, int64_t pixels) const {
-    for (int64_t i = 0; i < pixels; ++i) {
-      for (int c = 0; c < 3; ++c) rgb[3 * i + c] = static_cast<uint8_t>(background_ >> (16 - 8 * c));
-    }
+    constexpr uint32_t kNothing = 0;
+    for (int64_t i = 0; i < pixels; ++i) ToRgb(&kNothing, 1, background_, rgb + 3 * i);
   }
   void ReadBlock(int level, const Region& block, uint8_t* to, int64_t row_bytes) const;
 
