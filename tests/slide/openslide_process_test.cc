@@ -75,7 +75,7 @@ class OpenSlideProcess : public testing::Test {
   TemporaryFolder folder_;
   SlideOptions options_;
   std::string why_;
-  uint32_t seconds_ = 20;
+  uint32_t seconds_ = 60;
 };
 
 // What Read makes of the fake's pixel: over the background.
@@ -137,7 +137,7 @@ TEST_F(OpenSlideProcess, HasFactsAndPixels) {
 }
 
 TEST_F(OpenSlideProcess, ReadsLargeRegionsInBlocks) {
-  ExpectRegion(*Open(""), 0, {150, 100, 9000, 4200}, 0xffffff, 13);
+  ExpectRegion(*Open(""), 0, {150, 100, 4200, 4200}, 0xffffff, 13);
 }
 
 TEST_F(OpenSlideProcess, HasTheSlidesBackground) {
@@ -177,11 +177,10 @@ TEST_F(OpenSlideProcess, RefusesRegionsThatAreNone) {
 
 // The region is damaged, and says how; the one beside it is read.
 TEST_F(OpenSlideProcess, NamesWhatEndedIt) {
-  seconds_ = 1;
   for (const auto& [words, reason] : {std::pair{"abort", "SIGABRT"},
                                       {"segv", "SIGSEGV"},
                                       {"exit", "exit status 3"},
-                                      {"loop", "longer than 1 s"},
+                                      {"loop", "longer than 2 s"},
                                       {"error", "OpenSlide: the tile is made of cheese"},
                                       {"short", "its answer is none"},
                                       {"nonsense", "its answer is none"},
@@ -189,6 +188,7 @@ TEST_F(OpenSlideProcess, NamesWhatEndedIt) {
                                       {"mute", "it stopped to answer"},
                                       {"greedy", "SIGABRT"}}) {
     SCOPED_TRACE(words);
+    seconds_ = std::string(words) == "loop" ? 2 : 60;
     const auto slide = Open(std::string("read=") + words, 1);
     image::Image pixels;
     for (int again = 0; again < 2; ++again) {
@@ -205,11 +205,10 @@ TEST_F(OpenSlideProcess, NamesWhatEndedIt) {
 }
 
 TEST_F(OpenSlideProcess, NamesASlideThatEndsItWhenItIsOpened) {
-  seconds_ = 1;
   for (const auto& [words, reason] : {std::pair{"open=abort", "SIGABRT"},
                                       {"open=segv", "SIGSEGV"},
                                       {"open=exit", "exit status 3"},
-                                      {"open=loop", "longer than 1 s"},
+                                      {"open=loop", "longer than 2 s"},
                                       {"open=error", "(fake): the tile is made of cheese"},
                                       {"open=long", "its answer is none"},
                                       {"open=mute", "it stopped to answer"},
@@ -217,6 +216,7 @@ TEST_F(OpenSlideProcess, NamesASlideThatEndsItWhenItIsOpened) {
                                       {"sides=negative", "-5 ×"},
                                       {"sides=huge", "9223372036854775807 pixels"},
                                       {"downsample=nan", "nan times"}}) {
+    seconds_ = std::string(words) == "open=loop" ? 2 : 60;
     const std::string error = ErrorMessage([this, asked = std::string(words)] { Open(asked); });
     EXPECT_PRED_FORMAT2(Says, error, reason) << words;
     EXPECT_PRED_FORMAT2(Says, error, "slide.fake") << words;
@@ -329,20 +329,20 @@ TEST_F(OpenSlideProcess, ServesThreadsWhileItIsKilled) {
     });
   }
   Rng rng(99);
-  size_t most = 0;
+  int killed = 0;
   while (reading > 0) {
     const std::set<pid_t> children = Children();
-    most = std::max(most, children.size());
-    if (!children.empty()) {
+    EXPECT_LE(children.size(), 8u);  // 4, but some end and begin while they are listed
+    if (!children.empty() && killed < 40) {
+      ++killed;
       ::kill(*std::next(children.begin(), static_cast<int64_t>(rng.Next() % children.size())), SIGKILL);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(15));
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(right + damaged, 320);
-  EXPECT_GT(right, 40);
   EXPECT_GT(damaged, 0);
-  EXPECT_LE(most, 5u);  // one may still be a zombie when the next one starts
+  EXPECT_LE(damaged, killed);
 }
 
 TEST_F(OpenSlideProcess, WorksWhereChildrenAreIgnored) {
