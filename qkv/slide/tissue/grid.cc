@@ -55,18 +55,22 @@ void CheckOptions(const GridOptions& options) {
 double DownsampleOf(const SlideFacts& slide, Grid& grid) {
   const GridOptions& options = grid.options;
   Require(slide.mpp_x || slide.magnification,
-          "grid: the slide says neither microns a pixel nor its magnification; --mpp-file gives them");
+          "grid: the slide says neither microns a pixel nor its magnification; say its microns a pixel");
+  const double scale = slide.mpp_x ? *slide.mpp_x : *slide.magnification;
+  Require(std::isfinite(scale) && scale > 0, "grid: expected {} above 0, the slide says {}",
+          slide.mpp_x ? "microns a pixel" : "a magnification", scale);
   const std::optional<double> nominal = slide.mpp_x ? NominalMagnification(*slide.mpp_x) : slide.magnification;
   grid.level0_magnification = nominal ? *nominal : kMagnificationMicrons / *slide.mpp_x;
   if (options.mpp) return *options.mpp / (slide.mpp_x ? *slide.mpp_x : kMagnificationMicrons / *slide.magnification);
-  Require(nominal.has_value(), "grid: {} microns a pixel are no magnification of a microscope; say --mpp for the tiles",
+  Require(nominal.has_value(),
+          "grid: {} microns a pixel are no magnification of a microscope; ask for tiles by microns a pixel",
           slide.mpp_x.value_or(0));
   return (kMagnificationMicrons / options.magnification.value_or(kDefaultMagnification)) /
          (kMagnificationMicrons / *nominal);
 }
 
 // The level within the tolerance, else the coarsest that is finer than the tiles.
-int LevelFor(const std::vector<Level>& levels, double downsample) {
+int GridLevel(const std::vector<Level>& levels, double downsample) {
   for (size_t level = 0; level < levels.size(); ++level) {
     if (std::abs(levels[level].downsample - downsample) <= kLevelTolerance) return static_cast<int>(level);
   }
@@ -94,6 +98,8 @@ int64_t RoundToEven(double value) { return static_cast<int64_t>(std::nearbyint(v
 
 Grid PlanGrid(const SlideFacts& slide, const Tissue& tissue, const GridOptions& options) {
   CheckOptions(options);
+  Require(!slide.levels.empty() && slide.levels[0].width > 0 && slide.levels[0].height > 0,
+          "grid: the slide has no pixels");
   Grid grid;
   grid.options = options;
   const double downsample = DownsampleOf(slide, grid);
@@ -106,7 +112,7 @@ Grid PlanGrid(const SlideFacts& slide, const Tissue& tissue, const GridOptions& 
   constexpr double kMostSize = 1e8;
   Require(static_cast<double>(options.tile) * downsample < kMostSize, "grid: tiles of {} pixels of the slide",
           static_cast<double>(options.tile) * downsample);
-  grid.level = LevelFor(slide.levels, downsample);
+  grid.level = GridLevel(slide.levels, downsample);
   grid.size_at_level0 = RoundToEven(static_cast<double>(options.tile) * downsample);
   grid.overlap_at_level0 = RoundToEven(static_cast<double>(options.overlap) * downsample);
   Require(grid.size_at_level0 > grid.overlap_at_level0, "grid: an overlap of {} pixels leaves nothing of a tile of {}",

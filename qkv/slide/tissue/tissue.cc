@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
@@ -50,6 +52,10 @@ Tissue FindTissue(const Slide& slide, const TissueOptions& options) {
   Require(options.mpp > 0 && options.min_area >= 0 && options.min_hole >= 0,
           "tissue: expected microns a pixel above 0 and areas of 0 or more, got {}, {} and {}", options.mpp,
           options.min_area, options.min_hole);
+  const auto positive = [](const std::optional<double>& mpp) { return !mpp || (std::isfinite(*mpp) && *mpp > 0); };
+  Require(positive(facts.mpp_x) && positive(facts.mpp_y),
+          "tissue: expected microns a pixel above 0, the slide says {} and {}; say its microns a pixel",
+          facts.mpp_x.value_or(0), facts.mpp_y.value_or(0));
   const image::Image overview = ReadOverview(slide, OverviewSide(facts, options.mpp));
   Mask mask = MaskOf(overview);
   const double x_scale = static_cast<double>(facts.levels[0].width) / static_cast<double>(mask.width);

@@ -31,10 +31,10 @@ struct TissueOptions {
   bool keep_holes = true;  // false: all are filled
 };
 
-/// Tissue is what is coloured: saturated beside the glass, by Otsu's threshold. Black borders, dust, grey stains (silver)
-/// and ink of green pens are background; ink of red and blue pens is not, and is removed by editing. Outlines follow the
-/// border within two pixels of the overview; polygons are valid, and none touches another. Damaged parts are background.
-/// Throws Error for options that cannot be, and as Slide::Read.
+/// Tissue is what is coloured: saturated beside the glass, by Otsu's threshold. Black borders, dust, grey stains
+/// (silver) and ink of green pens are background; ink of red and blue pens is not, and is removed by editing. Outlines
+/// follow the border within two pixels of the overview; polygons are valid, and none touches another. Damaged parts are
+/// background. Throws Error for options that cannot be, and as Slide::Read.
 Tissue FindTissue(const Slide& slide, const TissueOptions& options = {});
 
 }  // namespace qkv::slide

@@ -97,13 +97,17 @@ TEST(PlanGrid, SaysWhatIsMissingOrCannotBe) {
   EXPECT_NE(message(Plain(9, 9, std::nullopt), {}).find("neither microns a pixel nor its magnification"),
             std::string::npos);
   EXPECT_NE(message(plain, {.magnification = 40}).find("no finer than the slide (20×, 0.5 microns"), std::string::npos);
-  EXPECT_NE(message(Plain(9, 9, 3.0), {}).find("say --mpp for the tiles"), std::string::npos);
+  EXPECT_NE(message(Plain(9, 9, 3.0), {}).find("ask for tiles by microns"), std::string::npos);
   EXPECT_NE(message(plain, {.magnification = 20, .mpp = 0.5}).find("got both"), std::string::npos);
   EXPECT_NE(message(plain, {.tile = 0}).find("tiles of 1 to"), std::string::npos);
   EXPECT_NE(message(plain, {.overlap = 256}).find("less than a tile"), std::string::npos);
   EXPECT_NE(message(plain, {.min_tissue = 1.5}).find("share of tissue of 0 to 1"), std::string::npos);
   EXPECT_NE(message(plain, {.min_tissue = std::nan("")}).find("share of tissue of 0 to 1"), std::string::npos);
   EXPECT_NE(message(plain, {.mpp = 1e30}).find("grid: "), std::string::npos);
+  EXPECT_NE(message(Plain(9, 9, -0.5), {}).find("microns a pixel above 0, the slide says -0.5"), std::string::npos);
+  EXPECT_NE(message(Plain(9, 9, std::nan("")), {.mpp = 1}).find("microns a pixel above 0"), std::string::npos);
+  EXPECT_NE(message(Plain(0, 9, 0.5), {}).find("no pixels"), std::string::npos);
+  EXPECT_NE(message({}, {}).find("no pixels"), std::string::npos);
   EXPECT_NO_THROW(PlanGrid(Plain(1000, 1000, 0.5021), {}, {.mpp = 0.5}));  // finer by rounding
 }
 

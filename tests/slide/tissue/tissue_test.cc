@@ -113,6 +113,12 @@ TEST(FindTissue, LeavesOutBordersDustAndGreenInk) {
   EXPECT_NEAR(AreaOfTissue(tissue) / kDiscArea, 1, 0.03);
 }
 
+TEST(FindTissue, TakesInkOfBluePensForTissue) {
+  Canvas canvas(1000, 750);
+  canvas.Rectangle(700, 100, 60, 600, {40, 60, 170});
+  EXPECT_EQ(FindTissue(canvas.Slide()).polygons.size(), 1u);
+}
+
 TEST(FindTissue, RemovesSpecksAndSmallHolesByTheirArea) {
   Canvas canvas(1000, 750);
   canvas.Disc(450, 350, 200, kEosin);
@@ -147,6 +153,8 @@ TEST(FindTissue, SaysWhatOptionsItExpects) {
   const PictureSlide slide = Canvas(10, 10).Slide();
   EXPECT_NE(ErrorMessage([&] { FindTissue(slide, {.mpp = 0}); }).find("microns a pixel above 0"), std::string::npos);
   EXPECT_NE(ErrorMessage([&] { FindTissue(slide, {.min_area = -1}); }).find("areas of 0 or more"), std::string::npos);
+  const PictureSlide broken = Canvas(10, 10).Slide(0);
+  EXPECT_NE(ErrorMessage([&] { FindTissue(broken); }).find("the slide says 0 and 0"), std::string::npos);
 }
 
 }  // namespace
