@@ -216,9 +216,12 @@ Tissue ParseGeoJson(std::span<const std::byte> bytes, std::string_view where, co
     bytes = std::as_bytes(std::span(unpacked));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  io::CheckJsonLimits(text, kGeoJsonLimits, where);
   const auto values = std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '['; });
+  Require(static_cast<size_t>(values) <= kGeoJsonLimits.values,
+          "{}: expected areas of tissue of at most {} values, got {}; export annotations without cells and tiles",
+          where, kGeoJsonLimits.values, values);
   RequireMemory(static_cast<double>(values) * kBytesOfValue, where);
+  io::CheckJsonLimits(text, kGeoJsonLimits, where);
   io::Json document;
   try {
     document = io::Json::parse(text);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "qkv/core/parallel.h"
 #include "qkv/core/work.h"
 #include "qkv/image/resize.h"
 
@@ -115,6 +116,30 @@ void JoinCorners(Mask& mask) {
   }
 }
 
+// The medians of row y: a histogram of the square moves along it (Huang 1979).
+void MedianRow(const std::vector<uint8_t>& values, int64_t width, int64_t height, int64_t y, int64_t radius,
+               uint8_t* result) {
+  const int64_t top = std::max<int64_t>(0, y - radius), bottom = std::min(height, y + radius + 1);
+  std::array<int, 256> counts{};
+  int median = 0, below = 0, total = 0;  // values below the median, and all
+  const auto add = [&](int64_t x, int sign) {
+    for (int64_t row = top; row < bottom; ++row) {
+      const uint8_t value = values[static_cast<size_t>(row * width + x)];
+      counts[value] += sign;
+      below += value < median ? sign : 0;
+      total += sign;
+    }
+  };
+  for (int64_t x = 0; x < std::min(width, radius); ++x) add(x, 1);
+  for (int64_t x = 0; x < width; ++x) {
+    if (x + radius < width) add(x + radius, 1);
+    if (x > radius) add(x - radius - 1, -1);
+    while (below > total / 2) below -= counts[--median];
+    while (below + counts[median] <= total / 2) below += counts[median++];
+    result[x] = static_cast<uint8_t>(median);
+  }
+}
+
 }  // namespace
 
 std::vector<uint8_t> Colourfulness(const image::Image& picture) {
@@ -136,28 +161,14 @@ std::vector<uint8_t> Colourfulness(const image::Image& picture) {
 
 std::vector<uint8_t> MedianBlur(const std::vector<uint8_t>& values, int64_t width, int64_t height, int64_t radius) {
   std::vector<uint8_t> result(values.size());
-  for (int64_t y = 0; y < height; ++y) {
-    Spend(width * (2 * radius + 1));
-    const int64_t top = std::max<int64_t>(0, y - radius), bottom = std::min(height, y + radius + 1);
-    std::array<int, 256> counts{};
-    int median = 0, below = 0, total = 0;  // values below the median, and all
-    const auto add = [&](int64_t x, int sign) {
-      for (int64_t row = top; row < bottom; ++row) {
-        const uint8_t value = values[static_cast<size_t>(row * width + x)];
-        counts[value] += sign;
-        below += value < median ? sign : 0;
-        total += sign;
-      }
-    };
-    for (int64_t x = 0; x < std::min(width, radius); ++x) add(x, 1);
-    for (int64_t x = 0; x < width; ++x) {
-      if (x + radius < width) add(x + radius, 1);
-      if (x > radius) add(x - radius - 1, -1);
-      while (below > total / 2) below -= counts[--median];
-      while (below + counts[median] <= total / 2) below += counts[median++];
-      result[static_cast<size_t>(y * width + x)] = static_cast<uint8_t>(median);
+  constexpr int64_t kRows = 16;  // a task
+  ParallelFor(height, kRows, [&](int64_t begin, int64_t end) {
+    for (int64_t y = begin; y < end; ++y) {
+      CheckTask();
+      MedianRow(values, width, height, y, radius, result.data() + y * width);
     }
-  }
+  });
+  CheckCancelled();
   return result;
 }
 

@@ -21,6 +21,8 @@ struct Outline {
   Ring points;         // scaled
 };
 
+// Points between two that are always kept: the time of the rule that leaves others out is up to quadratic in these.
+constexpr size_t kMostPart = 1024;
 // In half pixels: how far points may lie from the simplified line.
 constexpr double kTolerance = 1;
 // Pieces and holes of fewer pixels stay as they are.
@@ -123,9 +125,12 @@ std::vector<Corner> Simplified(std::vector<Corner> points) {
     if (Distance(points[i], points[0], points[0]) > Distance(points[furthest], points[0], points[0])) furthest = i;
   }
   std::vector<uint8_t> kept(points.size(), 0);
-  kept[0] = kept[furthest] = 1;
-  KeepFar(points, 0, furthest, kept);
-  KeepFar(points, furthest, points.size(), kept);
+  for (size_t first = 0; first < points.size();) {
+    const size_t last = std::min(first < furthest ? furthest : points.size(), first + kMostPart);
+    kept[first] = 1;
+    KeepFar(points, first, last, kept);
+    first = last;
+  }
   std::vector<Corner> found;
   for (size_t i = 0; i < points.size(); ++i) {
     if (kept[i]) found.push_back(points[i]);

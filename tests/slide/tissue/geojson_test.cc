@@ -84,9 +84,9 @@ TEST(WriteGeoJson, StreamsAndLeavesNothingBehindAnError) {
   int made = 0;
   WriteGeoJson(folder / "many.geojson", [&](Feature& feature) {
     feature = {.area = {kSquare}, .detection = true};
-    return ++made <= 20000;
+    return ++made <= 3000;
   });
-  EXPECT_EQ(io::ReadJson(folder / "many.geojson")["features"].size(), 20000u);
+  EXPECT_EQ(io::ReadJson(folder / "many.geojson")["features"].size(), 3000u);
   EXPECT_THROW(WriteGeoJson(folder / "none.geojson.gz", [&](Feature&) -> bool { Fail("no more"); }), Error);
   EXPECT_EQ(folder.Count(), 1);
   WriteGeoJson(folder / "empty.geojson", std::span<const Feature>());
@@ -157,6 +157,7 @@ TEST(ReadGeoJson, RefusesWhatIsNoGeoJsonOrNotInPixels) {
             std::string::npos);
   EXPECT_NE(message(R"({"type":"Polygon","coordinates":[[[0,0],[1,0],[1e99,1]]]})").find("in pixels, at most 1"),
             std::string::npos);
+  EXPECT_NE(message(std::string(9'000'000, ',')).find("export annotations without cells"), std::string::npos);
   EXPECT_NE(message(std::string(1000, '[')).find("nested more than"), std::string::npos);
 }
 
@@ -175,7 +176,7 @@ TEST(ReadGeoJson, SurvivesCutAndFlippedFiles) {
   std::string flipped(kQuPath);
   for (std::string* text : {&packed, &flipped}) {
     for (char& c : *text) {
-      for (const int bit : {1, 4, 32, 128}) {
+      for (const int bit : {1, 32}) {
         c = static_cast<char>(c ^ bit);
         tried(*text);
         c = static_cast<char>(c ^ bit);

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "qkv/core/work.h"
 #include "tests/slide/tissue/support.h"
 
 namespace qkv::slide {
@@ -143,6 +144,18 @@ TEST(Outlines, NestHolesAndIslands) {
   EXPECT_EQ(polygons[1].holes.size(), 0u);
   EXPECT_EQ(polygons[1].outer, (Ring{{100, 20}, {100, 40}, {70, 40}, {70, 20}}));
   EXPECT_NEAR(AreaOfTissue({polygons}), 6400, 300);
+}
+
+TEST(Outlines, TakeAShortTimeForCombs) {
+  Mask mask{40000, 8, std::vector<uint8_t>(40000 * 8, 1)};
+  for (int64_t y = 0; y < 5; ++y) {
+    for (int64_t x = 0; x < 40000; ++x) mask.inside[static_cast<size_t>(y * 40000 + x)] = x % 4 < 2;
+  }
+  const int64_t before = StepsDone();
+  const std::vector<Polygon> polygons = Outlines(mask, 3, 3);
+  EXPECT_LT(StepsDone() - before, 100'000'000);
+  ASSERT_EQ(polygons.size(), 1u);
+  EXPECT_EQ(polygons[0].outer.size(), 40002u);  // four corners a tooth
 }
 
 TEST(Outlines, KeepSinglePixelsAndTheWholePicture) {
