@@ -288,6 +288,8 @@ io::Json InfoJson(const model::Checkpoint& checkpoint) {
                    {"pool", model::Name(c.pool)},
                    {"preprocessing", DescribePreprocess(description)},
                    {"assumptions", description.assumptions}};
+  if (!description.licence.empty()) json["licence"] = description.licence;
+  if (!description.tiles.empty()) json["tiles"] = description.tiles;
   if (description.text) json["text"] = TextJson(*description.text);
   if (description.decoder) json["decoder"] = DecoderJson(*description.decoder);
   return json;
@@ -321,6 +323,8 @@ std::vector<std::pair<std::string, std::string>> InfoLines(const model::Checkpoi
                                              report::WithCommas(model::Parameters(description.decoder->config))));
     rows.emplace_back("texts", DescribeWriter(description));
   }
+  if (!description.tiles.empty()) rows.emplace_back("tiles", description.tiles + ", of slides");
+  if (!description.licence.empty()) rows.emplace_back("licence", description.licence);
   if (description.dark_background) rows.emplace_back("background", "dark; images with a bright border are inverted");
   for (const std::string& assumption : description.assumptions) rows.emplace_back("assumed", assumption);
   return rows;

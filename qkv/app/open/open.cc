@@ -74,6 +74,12 @@ void CompleteImages(const ModelEntry& entry, const Note& note, model::Checkpoint
     // For qkv info: other commands need no vectors.
     checkpoint->description.assumptions.push_back("vectors are " + pool + ", as its authors take them (else --pool)");
   }
+  if (const auto known = FindKnownModel(entry)) {
+    checkpoint->description.licence = DescribeLicence(*known);
+    if (known->tile > 0) {
+      checkpoint->description.tiles = fmt::format("{} pixels at {}x", known->tile, known->magnification);
+    }
+  }
   CompleteLabels(entry.labels, checkpoint->source, checkpoint->description, note);
 }
 
@@ -88,13 +94,18 @@ model::Cache CacheFor(CachePolicy policy, const Note& note) {
   return cache;
 }
 
-std::string AuthorsPool(const ModelEntry& entry) {
+std::optional<model::KnownModel> FindKnownModel(const ModelEntry& entry) {
   if (entry.path.empty()) return {};
   for (const std::string& name : {entry.given.architecture, HubIdOf(FindModel(entry.path))}) {
     if (name.empty()) continue;
-    if (const auto known = model::FindKnownModel(name)) return known->pool;
+    if (auto known = model::FindKnownModel(name)) return known;
   }
   return {};
+}
+
+std::string AuthorsPool(const ModelEntry& entry) {
+  const auto known = FindKnownModel(entry);
+  return known ? known->pool : "";
 }
 
 std::string AuthorsPool(const ModelEntry& entry, const model::VitConfig& config) {
@@ -107,7 +118,10 @@ model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note
   const std::filesystem::path path = FindModel(entry.path);
   model::ModelHints given = entry.given;
   const std::string id = HubIdOf(path);
-  if (given.architecture.empty() && !id.empty() && model::FindKnownModel(id)) given.architecture = id;
+  if (const auto known = id.empty() ? std::nullopt : model::FindKnownModel(id)) {
+    Require(known->refused.empty(), "{}: {}", entry.path, known->refused);
+    if (given.architecture.empty()) given.architecture = id;
+  }
   model::AnyCheckpoint checkpoint = model::OpenAnyCheckpoint(path, given);
   if (auto* const images = std::get_if<model::Checkpoint>(&checkpoint)) {
     CompleteImages(entry, note, images);

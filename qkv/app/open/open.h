@@ -2,12 +2,14 @@
 // chose. Any model: models/any_model.h.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "qkv/app/open/model_entry.h"
 #include "qkv/app/open/note.h"
 #include "qkv/model/caption_model.h"
 #include "qkv/model/checkpoint/any_checkpoint.h"
+#include "qkv/model/families/known_models.h"
 #include "qkv/model/model.h"
 #include "qkv/model/two_tower.h"
 
@@ -22,8 +24,12 @@ model::AnyCheckpoint OpenAnyCheckpoint(const ModelEntry& entry, const Note& note
 /// The same for an image model. Throws Error for any other kind.
 model::Checkpoint OpenCheckpoint(const ModelEntry& entry, const Note& note = {});
 
-/// The features that the authors of a published model use, as the option --pool: "cls", "cls+mean". Found by its name
-/// in `given` or its place in the hub's cache; empty if it is none of the known models.
+/// The published model that this is by its name in `given` or its place in the hub's cache; nothing if it is none of
+/// the known models.
+std::optional<model::KnownModel> FindKnownModel(const ModelEntry& entry);
+
+/// The features that the authors of a published model use, as the option --pool: "cls", "cls+mean"; empty if it is none
+/// of the known models.
 std::string AuthorsPool(const ModelEntry& entry);
 /// The same; empty also if these features are the model's default.
 std::string AuthorsPool(const ModelEntry& entry, const model::VitConfig& config);

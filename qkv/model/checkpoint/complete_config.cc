@@ -22,6 +22,7 @@ constexpr const char* kArguments = "model_args";
 ConfigFiles FilesOfArchitecture(const std::string& name) {
   ConfigFiles files;
   if (std::optional<KnownModel> known = FindKnownModel(name)) {
+    Require(known->refused.empty(), "--architecture {}: {}", name, known->refused);
     files.config = std::move(known->config);
     files.preprocessor = std::move(known->preprocessor);
     return files;

@@ -30,6 +30,9 @@ struct Description {
   std::vector<std::string> labels;        // by class, or empty
   LabelSource label_source = LabelSource::kFiles;
   std::vector<std::string> assumptions;  // values that no file states, a sentence each
+  // Of a published model (families/known_models.h), in words; empty: unknown.
+  std::string licence;  // "CC BY-NC-ND 4.0: no commercial use; weights on request"
+  std::string tiles;    // of a slide, that it takes: "256 pixels at 20x"
   // "qkv_background": "dark" in config.json: images with a bright border are inverted before all other preprocessing.
   bool dark_background = false;
   // Why images cannot be prepared, though everything else is known; empty if they can.

@@ -71,6 +71,13 @@ io::Json DefaultPreprocessor() {
 
 Description DescribeHfDinov2(const io::Fields& config, const std::optional<io::Json>& preprocessor,
                              const io::TensorSet& tensors) {
+  if (HfArchitecture(config, "") == "Dinov2ModelWithRegisters") {
+    // The class of Hibou's authors, older than the type of transformers.
+    io::Json renamed = config.json();
+    renamed["model_type"] = kRegisters.type;
+    renamed["architectures"] = {"Dinov2WithRegistersModel"};
+    return DescribeHfDinov2(io::Fields(renamed, config.where()), preprocessor, tensors);
+  }
   const bool registers = config.String("model_type", "") == kRegisters.type;
   Description description = ReadHfModel(config, registers ? kRegisters : kPlain, /*patch=*/14, tensors);
   VitConfig& c = description.config;

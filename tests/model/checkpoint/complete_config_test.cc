@@ -1,10 +1,11 @@
 // What a caller gives where a model's files are silent: architectures, settings, preprocessing.
+#include "qkv/model/checkpoint/complete_config.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "qkv/core/file.h"
-#include "qkv/model/checkpoint/complete_config.h"
 #include "qkv/model/checkpoint/convert.h"
 #include "qkv/model/families/describe.h"
 #include "qkv/model/families/known_models.h"
@@ -32,7 +33,7 @@ class Known : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, Known,
                          testing::Values("uni", "uni2-h", "virchow", "virchow2", "h-optimus-0", "h0-mini", "gigapath",
-                                         "kaiko-vitl14"),
+                                         "kaiko-vitl14", "gpfm", "openmidnight"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::replace(text.begin(), text.end(), '-', '_');
@@ -98,7 +99,43 @@ TEST(KnownModels, DescribeThemselves) {
     EXPECT_TRUE(known->pool == "cls" || known->pool == "cls+mean") << name;
   }
   EXPECT_EQ(FindKnownModel("PAIGE-AI/virchow2")->name, "virchow2");
+  EXPECT_EQ(FindKnownModel("hoptimus0")->name, "h-optimus-0");  // as TRIDENT calls it
+  EXPECT_EQ(FindKnownModel("uni")->trident, "uni_v1");
+  EXPECT_EQ(DescribeLicence(*FindKnownModel("uni")), "CC BY-NC-ND 4.0: no commercial use; weights on request");
+  EXPECT_EQ(DescribeLicence(*FindKnownModel("midnight")), "MIT");
+  EXPECT_EQ(FindKnownModel("uni2-h")->tile, 256);
+  EXPECT_EQ(FindKnownModel("uni2-h")->magnification, 20);
   EXPECT_FALSE(FindKnownModel("vit_base_patch16_224").has_value());
+}
+
+TEST(KnownModels, SayWhyTheyAreRefused) {
+  const std::vector<std::string> names = KnownModelNames();
+  for (const char* name : {"conch", "conch_v15", "MahmoodLab/CONCH", "keep", "musk", "genbio-pathfm", "ctranspath"}) {
+    const std::optional<KnownModel> known = FindKnownModel(name);
+    ASSERT_TRUE(known.has_value()) << name;
+    EXPECT_EQ(std::ranges::count(names, known->name), 0) << name;
+    const std::string error = ErrorMessage([&] { Checkpoint::Open(GoldenFolder("timm_vit"), {.architecture = name}); });
+    EXPECT_TRUE(error.ends_with(fmt::format("--architecture {}: {}", name, known->refused))) << error;
+    EXPECT_NE(DescribeLicence(*known), "");
+  }
+}
+
+// Hibou's config.json, written before transformers had a type of DINOv2 with registers.
+TEST(KnownModels, HibousSettingsAreThoseOfRegisters) {
+  const TemporaryFolder folder;
+  const std::string golden = "hf_dinov2_registers_model";
+  fs::copy(GoldenFolder(golden) / "model.safetensors", folder / "model.safetensors");
+  io::Json config = io::ReadJson(GoldenFolder(golden) / "config.json");
+  config["model_type"] = "dinov2";
+  config["architectures"] = {"Dinov2ModelWithRegisters"};
+  config["auto_map"] = {{"AutoConfig", "configuration_dinov2.Dinov2Config"},
+                        {"AutoModel", "modeling_dinov2.Dinov2ModelWithRegisters"}};
+  config["_name_or_path"] = "/home/ubuntu/hibou-local-weight";
+  WriteFile(folder / "config.json", config.dump());
+  const Checkpoint original = Checkpoint::Open(GoldenFolder(golden)),
+                   opened = Checkpoint::Open(folder.path(), {.architecture = "hibou-b"});
+  EXPECT_EQ(Differences(original.description.config, opened.description.config), std::vector<std::string>());
+  EXPECT_EQ(opened.description.preprocess.mean, (std::vector<float>{0.7068f, 0.5755f, 0.722f}));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
-#include <fstream>
 
 #include "qkv/core/file.h"
 #include "tests/support/errors.h"
@@ -130,6 +131,39 @@ TEST_F(FeatureJournalFile, LosesNothingWhereThereIsNoRoom) {
   std::signal(SIGXFSZ, ignored);
   EXPECT_NE(message.find("cannot write"), std::string::npos) << message;
   ExpectComplete(FeatureJournal(path_, kMadeWith, kJournalTiles, note_));
+}
+
+// A slide's vectors, of processes that are killed at any time.
+TEST_F(FeatureJournalFile, GoesOnAfterProcessesThatWereKilled) {
+  constexpr int64_t kMany = 3'000, kWide = 64;
+  const auto work = [&](const std::filesystem::path& path) {
+    FeatureJournal journal(path, kMadeWith, kMany, note_);
+    std::vector<float> vector(kWide);
+    for (size_t tile = 0; tile < kMany; ++tile) {
+      if (journal.Has(tile)) continue;
+      for (size_t i = 0; i < vector.size(); ++i) vector[i] = static_cast<float>(tile * 64 + i) * 0.5f;
+      journal.Add(tile, vector);
+    }
+  };
+  int killed = 0;
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      work(path_);
+      ::_exit(0);
+    }
+    ::usleep(static_cast<useconds_t>(100 + 150 * round));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    killed += WIFSIGNALED(status) ? 1 : 0;
+  }
+  EXPECT_GT(killed, 0);
+  work(path_);
+  const std::filesystem::path whole = folder_ / "whole";
+  work(whole);
+  EXPECT_EQ(ReadFile(path_), ReadFile(whole));
+  EXPECT_TRUE(notes_.empty() || notes_.front().find("begun anew") != std::string::npos);  // killed within the header
 }
 
 }  // namespace
