@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <string_view>
 
 #include "qkv/core/file.h"
 #include "tests/support/errors.h"
@@ -46,6 +48,11 @@ void ExpectComplete(const FeatureJournal& journal) {
   }
 }
 
+// Without WriteFile's flush to the disk, of which there would be a thousand.
+void Put(const std::filesystem::path& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc).write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
 class FeatureJournalFile : public testing::Test {
  protected:
   TemporaryFolder folder_;
@@ -63,7 +70,7 @@ TEST_F(FeatureJournalFile, GoesOnAfterEveryLengthAndEveryFlippedByte) {
   const std::string whole = ReadFile(path_);
   const size_t header = whole.find('\n') + 1;
   for (size_t length = 0; length <= whole.size(); ++length) {
-    WriteFile(path_, whole.substr(0, length));
+    Put(path_, std::string_view(whole).substr(0, length));
     {
       FeatureJournal journal(path_, kMadeWith, kJournalTiles, note_);
       Complete(journal);
@@ -75,7 +82,7 @@ TEST_F(FeatureJournalFile, GoesOnAfterEveryLengthAndEveryFlippedByte) {
   for (size_t at = header; at < whole.size(); ++at) {
     std::string flipped = whole;
     flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
-    WriteFile(path_, flipped);
+    Put(path_, flipped);
     FeatureJournal journal(path_, kMadeWith, kJournalTiles, note_);
     Complete(journal);
     ExpectComplete(journal);
