@@ -55,7 +55,7 @@ void CheckOptions(const GridOptions& options) {
 double DownsampleOf(const SlideFacts& slide, Grid& grid) {
   const GridOptions& options = grid.options;
   Require(slide.mpp_x || slide.magnification,
-          "grid: the slide says neither microns a pixel nor its magnification; say its microns a pixel");
+          "grid: the slide says neither microns a pixel nor its magnification; --mpp-file gives them");
   const double scale = slide.mpp_x ? *slide.mpp_x : *slide.magnification;
   Require(std::isfinite(scale) && scale > 0, "grid: expected {} above 0, the slide says {}",
           slide.mpp_x ? "microns a pixel" : "a magnification", scale);
