@@ -62,6 +62,25 @@ void CheckJpeg(Bytes jpeg, const QkvDicomFrame& frame) {
           frame.allocated);
 }
 
+// The header of an RLE frame: DCMTK reads where it points to.
+void CheckRle(Bytes rle, const QkvDicomFrame& frame) {
+  constexpr size_t kHeader = 64;
+  Require(rle.size() >= kHeader, "an RLE frame of {} bytes", rle.size());
+  const auto number = [&](size_t i) {
+    uint32_t value = 0;
+    for (size_t b = 0; b < 4; ++b) value |= uint32_t{rle[4 * i + b]} << (8 * b);
+    return value;
+  };
+  const auto segments = static_cast<uint32_t>(frame.samples * (frame.allocated / 8));
+  Require(number(0) == segments, "an RLE frame of {} segments, expected {}", number(0), segments);
+  for (uint32_t i = 0, least = kHeader; i < segments; ++i) {
+    const uint32_t offset = number(i + 1);
+    Require(offset >= least && offset <= rle.size(), "an RLE frame whose segment {} begins at {} of {} bytes", i,
+            offset, rle.size());
+    least = offset;
+  }
+}
+
 }  // namespace
 
 void DecodeFrame(const File& file, QkvDicomFrame& frame, std::span<uint8_t> pixels) {
@@ -72,7 +91,11 @@ void DecodeFrame(const File& file, QkvDicomFrame& frame, std::span<uint8_t> pixe
     bytes.insert(bytes.end(), structure.fragments[i].begin(), structure.fragments[i].end());
   }
   const E_TransferSyntax syntax = DcmXfer(structure.syntax.c_str()).getXfer();
-  if (syntax != EXS_RLELossless) CheckJpeg(bytes, frame);
+  if (syntax == EXS_RLELossless) {
+    CheckRle(bytes, frame);
+  } else {
+    CheckJpeg(bytes, frame);
+  }
   DcmDataset data;
   const auto put = [&](const DcmTagKey& key, int32_t value) {
     RequireGood(data.putAndInsertUint16(DcmTag(key), static_cast<Uint16>(value)), "no frame");

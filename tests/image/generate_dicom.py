@@ -111,10 +111,11 @@ def show_grey(ds, frame, raw, window):
 
 
 def stored_values(ds, raw):
-    """Without what is beside the stored bits, which pydicom leaves in."""
-    if ds.BitsStored == ds.BitsAllocated:
+    """Without what is beside the stored bits; pydicom takes the lowest for them."""
+    if ds.HighBit == ds.BitsStored - 1:
         return raw.astype(np.int64)
-    value = raw.astype(np.int64) >> (ds.HighBit - ds.BitsStored + 1) & (1 << ds.BitsStored) - 1
+    words = np.frombuffer(ds.PixelData, raw.dtype).reshape(raw.shape)
+    value = words.astype(np.int64) >> (ds.HighBit - ds.BitsStored + 1) & (1 << ds.BitsStored) - 1
     sign = 1 << ds.BitsStored - 1 if ds.get("PixelRepresentation", 0) == 1 else 0
     return (value ^ sign) - sign
 
