@@ -293,6 +293,65 @@ def small_files():
     }
 
 
+# A slide of 50 x 30 pixels in tiles of 16 x 8: full, sparse with every third tile missing, and its half in two files of
+# a concatenation.
+SLIDE_CLASS = "1.2.840.10008.5.1.4.1.1.77.1.6"
+
+
+def slide_part(matrix, tiles, kind="VOLUME", positions=None, **values):
+    """matrix: [height, width, 3]; tiles: [frames, 8, 16, 3]"""
+    ds = dataset(tiles, "RGB", Rows=8, Columns=16, SOPClassUID=SLIDE_CLASS, SeriesInstanceUID="1.2.3", **values)
+    ds.ImageType = ["ORIGINAL", "PRIMARY", kind, "NONE"]
+    ds.TotalPixelMatrixRows, ds.TotalPixelMatrixColumns = matrix.shape[:2]
+    ds.DimensionOrganizationType = "TILED_SPARSE" if positions else "TILED_FULL"
+    measures = Dataset()
+    measures.PixelSpacing = [0.0005, 0.00025]
+    shared = Dataset()
+    shared.PixelMeasuresSequence = Sequence([measures])
+    ds.SharedFunctionalGroupsSequence = Sequence([shared])
+    path = Dataset()
+    path.ObjectiveLensPower = "20"
+    ds.OpticalPathSequence = Sequence([path])
+    if positions:
+        ds.PerFrameFunctionalGroupsSequence = Sequence([])
+        for x, y in positions:
+            plane, group = Dataset(), Dataset()
+            plane.ColumnPositionInTotalImagePixelMatrix, plane.RowPositionInTotalImagePixelMatrix = x + 1, y + 1
+            group.PlanePositionSlideSequence = Sequence([plane])
+            ds.PerFrameFunctionalGroupsSequence.append(group)
+    return to_bytes(ds)
+
+
+def slide_tiles(matrix):
+    padded = np.full((-(-matrix.shape[0] // 8) * 8, -(-matrix.shape[1] // 16) * 16, 3), 99, np.uint8)
+    padded[:matrix.shape[0], :matrix.shape[1]] = matrix
+    places = [(x, y) for y in range(0, matrix.shape[0], 8) for x in range(0, matrix.shape[1], 16)]
+    return places, np.stack([padded[y:y + 8, x:x + 16] for x, y in places])
+
+
+def slides():
+    matrix = RANDOM.integers(0, 255, (30, 50, 3)).astype(np.uint8)
+    half = RANDOM.integers(0, 255, (15, 25, 3)).astype(np.uint8)
+    places, tiles = slide_tiles(matrix)
+    _, half_tiles = slide_tiles(half)
+    label = RANDOM.integers(0, 255, (1, 8, 16, 3)).astype(np.uint8)
+    kept = [i for i in range(len(places)) if i % 3 != 1]
+    sparse = matrix.copy()
+    for i, (x, y) in enumerate(places):
+        if i not in kept:
+            sparse[y:y + 8, x:x + 16] = 255
+    order = RANDOM.permutation(kept)
+    parts = {
+        "slide/a": slide_part(matrix, tiles),
+        "slide/b": slide_part(half, half_tiles[:3], ConcatenationFrameOffsetNumber=0),
+        "slide/c": slide_part(half, half_tiles[3:], ConcatenationFrameOffsetNumber=3),
+        "slide/d": slide_part(label[0], label, "LABEL"),
+        "sparse/a": slide_part(matrix, tiles[order], positions=[places[i] for i in order]),
+    }
+    shown = {"matrix/0": matrix, "matrix/1": half, "matrix/label": label[0], "matrix/sparse": sparse}
+    return {name: np.frombuffer(data, np.uint8) for name, data in parts.items()} | shown
+
+
 def to_bytes(ds):
     buffer = io.BytesIO()
     syntax = ds.file_meta.TransferSyntaxUID
@@ -330,6 +389,7 @@ def write_small():
     tensors["window/linear"] = show(io.BytesIO(made["linear"]), window=(-1350, 150))
     tensors["window/inverted"] = show(io.BytesIO(made["inverted"]), window=(1000, 3000))
     write_safetensors(GOLDEN / "dicom.safetensors", tensors)
+    write_safetensors(GOLDEN / "dicom_slides.safetensors", slides())
 
 
 def grid(image):
