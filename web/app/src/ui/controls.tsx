@@ -182,7 +182,12 @@ export function Problem({ error, alone, of }: { error: Error | null; alone?: boo
   );
 }
 
-export const percent = (x: number) => `${(100 * x).toFixed(Math.abs(x) < 0.0995 ? 2 : 1)} %`;
+/** Of a large image a patch has thousandths of a percent. */
+export function percent(x: number): string {
+  const share = 100 * Math.abs(x);
+  const digits = share >= 9.95 ? 1 : share >= 0.00995 || share < 1e-6 ? 2 : 1 - Math.floor(Math.log10(share));
+  return `${(100 * x).toFixed(digits)} %`;
+}
 // Rounded first, so that nothing is −0.00.
 const minus = (x: number, digits: number) => x < 0 && Number(x.toFixed(digits)) !== 0;
 export const signed = (x: number, digits = 2) => `${minus(x, digits) ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;

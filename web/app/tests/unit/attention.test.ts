@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Attention } from "../../src/attention";
 import { css, diverging, sequential } from "../../src/colour/maps";
+import { percent } from "../../src/ui/controls";
 import { stable } from "../../src/transport/recording";
 import { changedWords, partsOf, ruleOf } from "../../src/views/translator";
 
@@ -57,6 +58,16 @@ describe("colour maps", () => {
 });
 
 describe("small things", () => {
+  it("shows shares with two digits that count", () => {
+    expect([0.5, 0.0994, 0.0003, 1.53e-5, 0, 1e-12].map(percent)).toEqual([
+      "50.0 %",
+      "9.94 %",
+      "0.03 %",
+      "0.0015 %",
+      "0.00 %",
+      "0.00 %",
+    ]);
+  });
   it("names equal requests alike", () => {
     expect(stable({ b: [1, { d: null, c: "x" }], a: 2, e: undefined })).toBe(
       stable({ a: 2, b: [1, { c: "x", d: null }] }),
