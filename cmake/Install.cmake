@@ -25,6 +25,20 @@ install(CODE "
          DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/\${folder}\")
   endforeach()" COMPONENT development)
 
+# What static libraries link of the optional packages (cmake/Medical.cmake).
+set(QKV_CONFIG_OPTIONAL)
+set(QKV_PC_OPTIONAL)
+if(OpenJpeg_FOUND)
+  string(APPEND QKV_CONFIG_OPTIONAL "if(NOT TARGET PkgConfig::OpenJpeg)\n"
+         "  pkg_check_modules(OpenJpeg REQUIRED QUIET IMPORTED_TARGET libopenjp2)\nendif()\n")
+  list(APPEND QKV_PC_OPTIONAL libopenjp2)
+endif()
+if(EXPAT_FOUND)
+  string(APPEND QKV_CONFIG_OPTIONAL "find_dependency(EXPAT)\n")
+  list(APPEND QKV_PC_OPTIONAL expat)
+endif()
+list(JOIN QKV_PC_OPTIONAL " " QKV_PC_OPTIONAL)
+
 set(QKV_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/qkv)
 install(EXPORT qkvTargets NAMESPACE qkv:: DESTINATION ${QKV_CMAKE_FOLDER} COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/qkvConfig.cmake.in ${PROJECT_BINARY_DIR}/qkvConfig.cmake

@@ -33,6 +33,12 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libqkv-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
 "libfmt-dev, libhwy-dev, nlohmann-json3-dev, libjpeg-dev, libpng-dev, libtiff-dev, libwebp-dev, libgif-dev, libfreetype-dev, libpcre2-dev, libutf8proc-dev, libyaml-cpp-dev, zlib1g-dev, libdeflate-dev, pkgconf")
+if(OpenJpeg_FOUND)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libopenjp2-7-dev")
+endif()
+if(EXPAT_FOUND)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libexpat1-dev")
+endif()
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS libheif1)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 "Headers and static libraries of qkv, a Vision Transformer runtime in C++20,

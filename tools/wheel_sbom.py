@@ -31,11 +31,13 @@ LONG_COPYRIGHT = 200_000
 BUNDLED = {
     "libbrotli1": "MIT",
     "libdeflate0": "MIT",
+    "libexpat1": "MIT",
     "libfmt9": "MIT",
     "libfreetype6": "FTL",
     "libgif7": "MIT",
     "libhwy1": "Apache-2.0",
     "libjpeg62-turbo": "IJG AND BSD-3-Clause AND Zlib",
+    "libopenjp2-7": "BSD-2-Clause",
     "libpcre2-8-0": "BSD-3-Clause",
     "libpng16-16": "libpng-2.0",
     "libprometheus-cpp-core1.0": "MIT",

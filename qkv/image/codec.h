@@ -46,6 +46,7 @@ Decoded DecodeTiff(const Source& source);
 Decoded DecodePnm(const Source& source);
 Decoded DecodeHeif(const Source& source);
 Decoded DecodeDicom(const Source& source);
+Decoded DecodeJp2(const Source& source);
 
 /// Throws Error if a side is < 1 or there are more than options.max_pixels pixels.
 void CheckSize(const Source& source, int64_t width, int64_t height);

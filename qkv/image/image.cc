@@ -48,6 +48,7 @@ Reader FindReader(std::span<const std::byte> bytes) {
          {"heic"sv, "heix"sv, "heim"sv, "heis"sv, "hevc"sv, "hevx"sv, "mif1"sv, "msf1"sv, "avif"sv, "avis"sv})
       if (text.substr(8).starts_with(brand)) return DecodeHeif;
   }
+  if (text.starts_with("\xFF\x4F\xFF\x51"sv) || text.starts_with("\0\0\0\x0CjP  "sv)) return DecodeJp2;
   if (IsPnm(reinterpret_cast<const uint8_t*>(text.data()))) return DecodePnm;
   return nullptr;
 }
@@ -56,7 +57,7 @@ Reader FindReader(std::span<const std::byte> bytes) {
 Reader ReaderFor(std::span<const std::byte> bytes, std::string_view where) {
   Require(!bytes.empty(), "{}: an empty file", where);
   const Reader reader = FindReader(bytes);
-  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, DICOM or PPM", where);
+  Require(reader != nullptr, "{}: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM or PPM", where);
   return reader;
 }
 
@@ -184,9 +185,9 @@ Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options
 bool HasImageEnding(const std::filesystem::path& path) {
   std::string ending = path.extension().string();
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const char* known :
-       {".jpg",  ".jpeg", ".jpe", ".jfif", ".png", ".webp",  ".gif", ".bmp", ".dib", ".tif", ".tiff",
-        ".heic", ".heif", ".hif", ".avif", ".dcm", ".dicom", ".ppm", ".pgm", ".pbm", ".pnm"})
+  for (const char* known : {".jpg", ".jpeg", ".jpe",  ".jfif", ".png",   ".webp", ".gif", ".bmp", ".dib",
+                            ".tif", ".tiff", ".heic", ".heif", ".hif",   ".avif", ".jp2", ".j2k", ".jpx",
+                            ".jpf", ".jpc",  ".j2c",  ".dcm",  ".dicom", ".ppm",  ".pgm", ".pbm", ".pnm"})
     if (ending == known) return true;
   return false;
 }

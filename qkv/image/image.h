@@ -44,10 +44,10 @@ struct DecodeOptions {
   std::function<void(std::string_view text)> remark = {};
 };
 
-/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, DICOM (dicom_grey.h), and PPM/PGM/PBM, detected
-/// by their first bytes. Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error, prefixed
-/// with `where`, for unknown, truncated or oversized files, and for those whose decoding takes more than MemoryLimit().
-/// Can be given up (core/work.h), and so can all functions below that go over an image.
+/// Decodes JPEG, PNG, WebP, GIF (first frame), BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM (dicom_grey.h), and PPM/PGM/PBM,
+/// detected by their first bytes. Palettes are expanded; CMYK becomes RGB as by Pillow's convert("RGB"). Throws Error,
+/// prefixed with `where`, for unknown, truncated or oversized files, and for those whose decoding takes more than
+/// MemoryLimit(). Can be given up (core/work.h), and so can all functions below that go over an image.
 Image Decode(std::span<const std::byte> bytes, const DecodeOptions& options, std::string_view where);
 /// The same for a file. Throws Error also if it cannot be read.
 Image DecodeFile(const std::filesystem::path& path, const DecodeOptions& options = {});

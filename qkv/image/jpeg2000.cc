@@ -25,7 +25,7 @@ namespace {
 // libopenjp2 asks for so many bytes at a time.
 constexpr size_t kChunk = size_t{1} << 16;
 // Entropy decoding takes some 20 ns a bit, the transforms a few a sample.
-constexpr int64_t kStepsPerByte = 20, kStepsPerSample = 8;
+constexpr int64_t kStepsPerByte2000 = 20, kStepsPerSample2000 = 8;
 
 struct Input2000 {
   std::span<const std::byte> bytes;
@@ -54,7 +54,7 @@ OPJ_SIZE_T ReadChunk(void* out, OPJ_SIZE_T count, void* user) {
   Input2000& in = Input2000::Of(user);
   const size_t taken = std::min<size_t>(count, in.bytes.size() - in.position);
   // The only place where the library can be stopped: between tiles.
-  if (taken == 0 || !in.interrupt.Spend(kStepsPerByte * static_cast<int64_t>(taken)))
+  if (taken == 0 || !in.interrupt.Spend(kStepsPerByte2000 * static_cast<int64_t>(taken)))
     return static_cast<OPJ_SIZE_T>(-1);
   std::memcpy(out, in.bytes.data() + in.position, taken);
   in.position += taken;
@@ -153,7 +153,7 @@ Jpeg2000 DecodeJpeg2000(std::span<const std::byte> bytes, int64_t max_pixels, st
   RequireMemory(
       static_cast<double>(header.library_bytes) + static_cast<double>(sizeof(int32_t)) * static_cast<double>(size),
       FormatShown("{}: JPEG 2000", where));
-  Spend(kStepsPerSample * size);
+  Spend(kStepsPerSample2000 * size);
   Input2000 in{bytes};
   const Picture2000 picture = DecodePicture(in, header.is_file, where);
   CheckPicture(*picture, header, where);

@@ -18,5 +18,6 @@ Decoded DecodeGif(const Source& source) { Refuse(source, "GIF"); }
 Decoded DecodeTiff(const Source& source) { Refuse(source, "TIFF"); }
 Decoded DecodeHeif(const Source& source) { Refuse(source, "HEIC or AVIF"); }
 Decoded DecodeDicom(const Source& source) { Refuse(source, "DICOM"); }
+Decoded DecodeJp2(const Source& source) { Refuse(source, "JPEG 2000"); }
 
 }  // namespace qkv::image

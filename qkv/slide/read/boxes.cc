@@ -37,11 +37,11 @@ void ReduceByFactor(const image::Image& in, int64_t factor, uint8_t* out, int64_
 namespace {
 
 /// The part of input i that [begin, end) covers.
-float Covered(int64_t i, double begin, double end) {
+float CoveredPart(int64_t i, double begin, double end) {
   return static_cast<float>(std::min(end, static_cast<double>(i + 1)) - std::max(begin, static_cast<double>(i)));
 }
 
-int64_t LastInput(double end) { return static_cast<int64_t>(std::ceil(end)); }
+int64_t PastInput(double end) { return static_cast<int64_t>(std::ceil(end)); }
 
 }  // namespace
 
@@ -52,19 +52,19 @@ void ReduceToBoxes(const image::Image& in, int64_t x0, int64_t y0, const BoxAxis
   for (int64_t o = 0; o < height; ++o, out += out_stride) {
     const double begin = rows.begin(top + o), end = rows.begin(top + o + 1);
     std::ranges::fill(band, 0.0f);
-    const int64_t last = std::min(LastInput(end), y0 + in.height());
+    const int64_t last = std::min(PastInput(end), y0 + in.height());
     for (int64_t y = static_cast<int64_t>(begin); y < last; ++y) {
       Spend(in.width());
-      const float weight = Covered(y, begin, end);
+      const float weight = CoveredPart(y, begin, end);
       const uint8_t* pixel = in.pixels.view().at(y - y0);
       for (int64_t i = 0; i < row_samples; ++i) band[static_cast<size_t>(i)] += weight * pixel[i];
     }
     for (int64_t p = 0; p < width; ++p) {
       const double from = columns.begin(left + p), to = columns.begin(left + p + 1);
       float sum[3] = {0, 0, 0};
-      const int64_t past = std::min(LastInput(to), x0 + in.width());
+      const int64_t past = std::min(PastInput(to), x0 + in.width());
       for (int64_t x = static_cast<int64_t>(from); x < past; ++x) {
-        const float weight = Covered(x, from, to);
+        const float weight = CoveredPart(x, from, to);
         for (int64_t c = 0; c < 3; ++c) sum[c] += weight * band[static_cast<size_t>(3 * (x - x0) + c)];
       }
       const double area = (to - from) * (end - begin);

@@ -43,14 +43,14 @@ struct OmeReader {
   void Begin(std::string_view element, const char** attributes);
 };
 
-std::string_view Attribute(const char** attributes, std::string_view name) {
+std::string_view OmeAttribute(const char** attributes, std::string_view name) {
   for (; attributes[0] != nullptr; attributes += 2)
     if (name == attributes[0]) return attributes[1];
   return {};
 }
 
 template <typename T>
-std::optional<T> Number(std::string_view text) {
+std::optional<T> OmeNumber(std::string_view text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
@@ -59,9 +59,9 @@ std::optional<T> Number(std::string_view text) {
 
 /// Microns a pixel; nothing for units that are no lengths.
 std::optional<double> OmeLength(const char** attributes, std::string_view name) {
-  const std::optional<double> value = Number<double>(Attribute(attributes, name));
+  const std::optional<double> value = OmeNumber<double>(OmeAttribute(attributes, name));
   if (!value || !std::isfinite(*value) || *value <= 0) return {};
-  const std::string_view unit = Attribute(attributes, std::string(name) + "Unit");
+  const std::string_view unit = OmeAttribute(attributes, std::string(name) + "Unit");
   const std::pair<std::string_view, double> microns[] = {{"", 1},      {"µm", 1},    {"μm", 1},      {"um", 1},
                                                          {"nm", 1e-3}, {"pm", 1e-6}, {"Å", 1e-4},    {"mm", 1e3},
                                                          {"cm", 1e4},  {"m", 1e6},   {"in", 25400.0}};
@@ -76,20 +76,20 @@ std::string_view LocalName(std::string_view name) { return name.substr(name.find
 void OmeReader::Begin(std::string_view element, const char** attributes) {
   std::vector<OmeImage>& images = document.images;
   if (element == "Image") {
-    if (images.size() < kMaxImages) images.emplace_back().name = Attribute(attributes, "Name");
+    if (images.size() < kMaxImages) images.emplace_back().name = OmeAttribute(attributes, "Name");
   } else if (element == "BinaryOnly") {
     document.is_elsewhere = true;
   } else if (element == "Objective") {
-    const auto power = Number<double>(Attribute(attributes, "NominalMagnification"));
+    const auto power = OmeNumber<double>(OmeAttribute(attributes, "NominalMagnification"));
     if (power && std::isfinite(*power) && *power > 0 && document.objectives.size() < kMaxImages)
-      document.objectives.emplace(Attribute(attributes, "ID"), *power);
+      document.objectives.emplace(OmeAttribute(attributes, "ID"), *power);
   } else if (images.empty()) {
     return;
   } else if (element == "ObjectiveSettings") {
-    images.back().objective = Attribute(attributes, "ID");
+    images.back().objective = OmeAttribute(attributes, "ID");
   } else if (element == "Pixels") {
     OmeImage& image = images.back();
-    const auto count = [&](const char* name) { return Number<int64_t>(Attribute(attributes, name)).value_or(1); };
+    const auto count = [&](const char* name) { return OmeNumber<int64_t>(OmeAttribute(attributes, name)).value_or(1); };
     image.width = count("SizeX");
     image.height = count("SizeY");
     image.channels = count("SizeC");
@@ -97,9 +97,9 @@ void OmeReader::Begin(std::string_view element, const char** attributes) {
     image.mpp_x = OmeLength(attributes, "PhysicalSizeX");
     image.mpp_y = OmeLength(attributes, "PhysicalSizeY");
   } else if (element == "Channel") {
-    images.back().samples = Number<int64_t>(Attribute(attributes, "SamplesPerPixel")).value_or(1);
+    images.back().samples = OmeNumber<int64_t>(OmeAttribute(attributes, "SamplesPerPixel")).value_or(1);
   } else if (element == "TiffData" && !images.back().page) {
-    images.back().page = Number<int64_t>(Attribute(attributes, "IFD")).value_or(0);
+    images.back().page = OmeNumber<int64_t>(OmeAttribute(attributes, "IFD")).value_or(0);
   }
 }
 

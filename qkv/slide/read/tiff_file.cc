@@ -26,10 +26,10 @@ constexpr int64_t kSmallTables = int64_t{1} << 18;
 constexpr int64_t kCodecBuffers = 4;
 constexpr uint32_t kNdpiTag = 65420;
 
-TiffInput& InputOf(thandle_t handle) { return *static_cast<TiffInput*>(handle); }
+TiffInput& TiffInputOf(thandle_t handle) { return *static_cast<TiffInput*>(handle); }
 
-tmsize_t ReadAt(thandle_t handle, void* out, tmsize_t length) {
-  TiffInput& input = InputOf(handle);
+tmsize_t TiffReadAt(thandle_t handle, void* out, tmsize_t length) {
+  TiffInput& input = TiffInputOf(handle);
   tmsize_t done = 0;
   while (done < length) {
     const ssize_t got = ::pread(input.descriptor, static_cast<char*>(out) + done, static_cast<size_t>(length - done),
@@ -42,14 +42,14 @@ tmsize_t ReadAt(thandle_t handle, void* out, tmsize_t length) {
   return done;
 }
 
-toff_t SeekTo(thandle_t handle, toff_t offset, int whence) {
-  TiffInput& input = InputOf(handle);
+toff_t TiffSeekTo(thandle_t handle, toff_t offset, int whence) {
+  TiffInput& input = TiffInputOf(handle);
   input.position = offset + (whence == SEEK_CUR ? input.position : whence == SEEK_END ? input.size : 0);
   return input.position;
 }
 
-int KeepError(TIFF*, void* user, const char*, const char* format, va_list arguments) {
-  TiffInput& input = InputOf(user);
+int KeepTiffError(TIFF*, void* user, const char*, const char* format, va_list arguments) {
+  TiffInput& input = TiffInputOf(user);
   if (!input.message.empty()) return 1;
   char text[256];
   vsnprintf(text, sizeof text, format, arguments);
@@ -58,30 +58,30 @@ int KeepError(TIFF*, void* user, const char*, const char* format, va_list argume
 }
 
 /// Ignores warnings about unknown tags, but not about data that ends too early, which libjpeg would make up for.
-int KeepFatalWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
+int KeepFatalTiffWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
   char text[256];
   va_list copy;
   va_copy(copy, arguments);
   vsnprintf(text, sizeof text, format, copy);
   va_end(copy);
   const bool fatal = std::strstr(text, "remature end of") != nullptr || std::strstr(text, "IO error during reading");
-  return fatal ? KeepError(tiff, user, module, format, arguments) : 1;
+  return fatal ? KeepTiffError(tiff, user, module, format, arguments) : 1;
 }
 
-std::string TextField(TIFF* tiff, uint32_t tag) {
+std::string TiffText(TIFF* tiff, uint32_t tag) {
   const char* text = nullptr;
   if (TIFFGetField(tiff, tag, &text) != 1 || text == nullptr) return {};
   return std::string(text, ::strnlen(text, kMaxText));
 }
 
-bool HasText(TIFF* tiff, uint32_t tag, std::string_view wanted) {
+bool TiffHasText(TIFF* tiff, uint32_t tag, std::string_view wanted) {
   uint32_t count = 0;
   const char* bytes = nullptr;
   return TIFFGetField(tiff, tag, &count, &bytes) == 1 && bytes != nullptr &&
          std::string_view(bytes, count).find(wanted) != std::string_view::npos;
 }
 
-bool HasTag(TIFF* tiff, uint32_t tag) {
+bool TiffHasTag(TIFF* tiff, uint32_t tag) {
   for (int i = 0; i < TIFFGetTagListCount(tiff); ++i)
     if (TIFFGetTagListEntry(tiff, i) == tag) return true;
   return false;
@@ -129,13 +129,13 @@ bool ReadPage(TIFF* tiff, TiffPage& page) {
     TIFFGetFieldDefaulted(tiff, TIFFTAG_ROWSPERSTRIP, &page.piece_height);
     page.piece_height = std::min(page.piece_height, page.height);
   }
-  page.description = TextField(tiff, TIFFTAG_IMAGEDESCRIPTION);
-  page.software = TextField(tiff, TIFFTAG_SOFTWARE);
-  page.make = TextField(tiff, TIFFTAG_MAKE);
+  page.description = TiffText(tiff, TIFFTAG_IMAGEDESCRIPTION);
+  page.software = TiffText(tiff, TIFFTAG_SOFTWARE);
+  page.make = TiffText(tiff, TIFFTAG_MAKE);
   ReadResolution(tiff, page);
   ReadSubDirectories(tiff, page);
-  page.has_ndpi_tag = HasTag(tiff, kNdpiTag);
-  page.has_iscan = HasText(tiff, TIFFTAG_XMLPACKET, "<iScan");
+  page.has_ndpi_tag = TiffHasTag(tiff, kNdpiTag);
+  page.has_iscan = TiffHasText(tiff, TIFFTAG_XMLPACKET, "<iScan");
   return page.piece_width > 0 && page.piece_height > 0;
 }
 
@@ -146,13 +146,13 @@ TiffHandle::TiffHandle(int descriptor, uint64_t size, int64_t most)
   const std::unique_ptr<TIFFOpenOptions, void (*)(TIFFOpenOptions*)> options(TIFFOpenOptionsAlloc(),
                                                                              TIFFOpenOptionsFree);
   Require(options != nullptr, "slide: no memory for libtiff");
-  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), KeepError, &input_);
-  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), KeepFatalWarning, &input_);
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), KeepTiffError, &input_);
+  TIFFOpenOptionsSetWarningHandlerExtR(options.get(), KeepFatalTiffWarning, &input_);
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(most));
   // Not mapped; the directory is chosen later; of the tables of tiles only those parts are read that are looked at.
   tiff_.reset(TIFFClientOpenExt(
-      "", "rmhDO", &input_, ReadAt, [](thandle_t, void*, tmsize_t) -> tmsize_t { return -1; }, SeekTo,
-      [](thandle_t) { return 0; }, [](thandle_t handle) -> toff_t { return InputOf(handle).size; },
+      "", "rmhDO", &input_, TiffReadAt, [](thandle_t, void*, tmsize_t) -> tmsize_t { return -1; }, TiffSeekTo,
+      [](thandle_t) { return 0; }, [](thandle_t handle) -> toff_t { return TiffInputOf(handle).size; },
       [](thandle_t, void**, toff_t*) { return 0; }, [](thandle_t, void*, toff_t) {}, options.get()));
 }
 

@@ -19,7 +19,7 @@ constexpr double kAspectTolerance = 0.01;
 // NewSubfileType of Aperio's pictures of the slide.
 constexpr uint32_t kLabelType = 1, kMacroType = 9;
 
-std::string_view Trimmed(std::string_view text) {
+std::string_view TrimmedField(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = text.find_first_not_of(kSpace);
   if (begin == text.npos) return {};
@@ -27,8 +27,8 @@ std::string_view Trimmed(std::string_view text) {
 }
 
 /// A positive number, also with a decimal comma; nothing for anything else.
-std::optional<double> PositiveNumber(std::string_view text) {
-  std::string number(Trimmed(text));
+std::optional<double> PositiveField(std::string_view text) {
+  std::string number(TrimmedField(text));
   std::ranges::replace(number, ',', '.');
   double value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
@@ -54,9 +54,9 @@ void ReadAperioFields(std::string_view description, TiffLayout& layout) {
     const std::string_view field = description.substr(begin + 1, end == description.npos ? end : end - begin - 1);
     const size_t equals = field.find('=');
     if (equals != field.npos) {
-      const std::string_view name = Trimmed(field.substr(0, equals)), value = field.substr(equals + 1);
-      if (name == "AppMag") layout.magnification = PositiveNumber(value);
-      if (name == "MPP") layout.mpp_x = layout.mpp_y = PositiveNumber(value);
+      const std::string_view name = TrimmedField(field.substr(0, equals)), value = field.substr(equals + 1);
+      if (name == "AppMag") layout.magnification = PositiveField(value);
+      if (name == "MPP") layout.mpp_x = layout.mpp_y = PositiveField(value);
     }
     begin = end;
   }

@@ -17,9 +17,9 @@ namespace {
 
 // Aperio's; the third is what others write.
 constexpr uint16_t kJpeg2000Ycc = 33003, kJpeg2000Rgb = 33005, kJpeg2000 = 34712;
-constexpr int kMaxSamples = 4;
+constexpr int kMaxTiffSamples = 4;
 constexpr int64_t kMaxPiecePixels = int64_t{1} << 28;
-constexpr int64_t kStepsPerByte = 4;
+constexpr int64_t kStepsPerPieceByte = 4;
 
 bool IsJpeg2000(const TiffPage& page) {
   return page.compression == kJpeg2000Ycc || page.compression == kJpeg2000Rgb || page.compression == kJpeg2000;
@@ -35,14 +35,14 @@ bool IsByRgba(const TiffPage& page) {
 }
 
 /// A handle for the time of one piece; given back if nothing failed.
-class Borrowed {
+class BorrowedHandle {
  public:
-  Borrowed(const TiffFile& file, const TiffPage& page) : file_(file), page_(page), handle_(file.Borrow(page)) {}
-  ~Borrowed() {
+  BorrowedHandle(const TiffFile& file, const TiffPage& page) : file_(file), page_(page), handle_(file.Borrow(page)) {}
+  ~BorrowedHandle() {
     if (handle_ != nullptr && !failed_) file_.Return(page_, std::move(handle_));
   }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
+  BorrowedHandle(const BorrowedHandle&) = delete;
+  BorrowedHandle& operator=(const BorrowedHandle&) = delete;
 
   TIFF* get() const { return handle_->get(); }
   void Check(bool ok, std::string_view where) {
@@ -64,7 +64,7 @@ int64_t RowsOf(const TiffPage& page, int64_t index) {
   return std::min<int64_t>(page.piece_height, page.height - index * page.piece_height);
 }
 
-uint8_t Clamped(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
+uint8_t ClampedSample(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
 
 /// JFIF's conversion from YCbCr, rounded as OpenSlide does: products to whole numbers, away from zero; those of green
 /// summed in 16 bits of fraction.
@@ -83,9 +83,9 @@ struct YccTable {
 };
 
 void YccToRgb(const YccTable& table, int y, int cb, int cr, uint8_t* rgb) {
-  rgb[0] = Clamped(y + table.red[cr]);
-  rgb[1] = Clamped(y + ((table.green_cb[cb] + table.green_cr[cr]) >> 16));
-  rgb[2] = Clamped(y + table.blue[cb]);
+  rgb[0] = ClampedSample(y + table.red[cr]);
+  rgb[1] = ClampedSample(y + ((table.green_cb[cb] + table.green_cr[cr]) >> 16));
+  rgb[2] = ClampedSample(y + table.blue[cb]);
 }
 
 void DecodeJpeg2000Piece(const TiffPage& page, std::span<const std::byte> bytes, std::string_view where,
@@ -106,14 +106,14 @@ void DecodeJpeg2000Piece(const TiffPage& page, std::span<const std::byte> bytes,
   Spend(pixels);
   for (int64_t i = 0; i < pixels; ++i, in += channels, out += 3) {
     if (is_ycc) {
-      YccToRgb(kYcc, Clamped(in[0] >> shift), Clamped(in[1] >> shift), Clamped(in[2] >> shift), out);
+      YccToRgb(kYcc, ClampedSample(in[0] >> shift), ClampedSample(in[1] >> shift), ClampedSample(in[2] >> shift), out);
     } else {
-      for (int64_t c = 0; c < 3; ++c) out[c] = Clamped(in[channels == 3 ? c : 0] >> shift);
+      for (int64_t c = 0; c < 3; ++c) out[c] = ClampedSample(in[channels == 3 ? c : 0] >> shift);
     }
   }
 }
 
-std::vector<std::byte> ReadRaw(Borrowed& tiff, const TiffFile& file, int64_t index, std::string_view where) {
+std::vector<std::byte> ReadRawPiece(BorrowedHandle& tiff, const TiffFile& file, int64_t index, std::string_view where) {
   const auto count = TIFFGetStrileByteCount(tiff.get(), static_cast<uint32_t>(index));
   Require(count <= file.file().stamp().size, "{}: {} bytes, the file has {}", where, count, file.file().stamp().size);
   std::vector<std::byte> bytes(count);
@@ -126,7 +126,8 @@ std::vector<std::byte> ReadRaw(Borrowed& tiff, const TiffFile& file, int64_t ind
 }
 
 /// By libtiff's interface for RGBA, whose rows are from the bottom.
-void DecodeByRgba(Borrowed& tiff, const TiffPage& page, int64_t index, std::string_view where, Tensor<uint8_t>& rgb) {
+void DecodeByRgba(BorrowedHandle& tiff, const TiffPage& page, int64_t index, std::string_view where,
+                  Tensor<uint8_t>& rgb) {
   Tensor<uint32_t> raster({int64_t{page.piece_height}, int64_t{page.piece_width}});
   const auto x = static_cast<uint32_t>(index % page.across() * page.piece_width);
   const auto y = static_cast<uint32_t>(index / page.across() * page.piece_height);
@@ -183,12 +184,13 @@ void ConvertSamples(const Samples& in, uint8_t* out) {
     const int alpha = in.At(i, colours);
     for (int c = 0; c < 3; ++c) {
       const int colour = page.alpha == EXTRASAMPLE_ASSOCALPHA ? out[c] : (out[c] * alpha + 127) / 255;
-      out[c] = Clamped(colour + 255 - alpha);
+      out[c] = ClampedSample(colour + 255 - alpha);
     }
   }
 }
 
-void DecodeSamples(Borrowed& tiff, const TiffPage& page, int64_t index, std::string_view where, Tensor<uint8_t>& rgb) {
+void DecodeSamples(BorrowedHandle& tiff, const TiffPage& page, int64_t index, std::string_view where,
+                   Tensor<uint8_t>& rgb) {
   const int64_t pixels = rgb.dim(0) * rgb.dim(1);
   const int64_t plane = pixels * (page.planar ? 1 : page.samples) * (page.bits / 8);
   const bool plain = page.photometric == PHOTOMETRIC_RGB || page.photometric == PHOTOMETRIC_YCBCR;
@@ -198,7 +200,7 @@ void DecodeSamples(Borrowed& tiff, const TiffPage& page, int64_t index, std::str
   uint8_t* const samples = direct ? rgb.data() : buffer.data();
   for (int64_t p = 0; p < page.planes(); ++p) {
     const auto number = static_cast<uint32_t>(index + p * page.pieces());
-    Spend(kStepsPerByte * plane);
+    Spend(kStepsPerPieceByte * plane);
     const tmsize_t got = page.tiled ? TIFFReadEncodedTile(tiff.get(), number, samples + p * plane, plane)
                                     : TIFFReadEncodedStrip(tiff.get(), number, samples + p * plane, plane);
     tiff.Check(got == plane, where);
@@ -225,7 +227,7 @@ std::string UnreadablePage(const TiffPage& page) {
   const bool has_bits = page.bits == 8 || (page.bits == 16 && (IsGrey(page) || page.photometric == PHOTOMETRIC_RGB));
   // Converted by libraries, which know colours alone.
   const bool by_library = page.photometric == PHOTOMETRIC_YCBCR || IsJpeg2000(page);
-  const bool has_samples = page.samples >= colours && page.samples <= (by_library ? colours : kMaxSamples);
+  const bool has_samples = page.samples >= colours && page.samples <= (by_library ? colours : kMaxTiffSamples);
   if (!known || !has_bits || !has_samples || page.sample_format != SAMPLEFORMAT_UINT || page.depth != 1)
     return FormatShown(
         "TIFF: colour space {} with {} samples of {} bits (format {}, depth {}) is not read; expected grey, palette, "
@@ -245,7 +247,7 @@ double PieceBytes(const TiffPage& page) {
 
 std::vector<bool> AbsentPieces(const TiffFile& file, const TiffPage& page, std::string_view where) {
   std::vector<bool> absent(static_cast<size_t>(page.pieces()));
-  Borrowed tiff(file, page);
+  BorrowedHandle tiff(file, page);
   for (size_t i = 0; i < absent.size(); ++i) {
     Spend(1);
     int error = 0;
@@ -258,9 +260,9 @@ std::vector<bool> AbsentPieces(const TiffFile& file, const TiffPage& page, std::
 void DecodePiece(const TiffFile& file, const TiffPage& page, int64_t index, std::string_view where,
                  Tensor<uint8_t>& rgb) {
   rgb.Reuse({RowsOf(page, index), int64_t{page.piece_width}, 3});
-  Borrowed tiff(file, page);
+  BorrowedHandle tiff(file, page);
   if (IsJpeg2000(page)) {
-    const std::vector<std::byte> bytes = ReadRaw(tiff, file, index, where);
+    const std::vector<std::byte> bytes = ReadRawPiece(tiff, file, index, where);
     DecodeJpeg2000Piece(page, bytes, where, rgb);
   } else if (IsByRgba(page)) {
     DecodeByRgba(tiff, page, index, where, rgb);

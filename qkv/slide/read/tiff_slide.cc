@@ -19,25 +19,25 @@ namespace qkv::slide {
 namespace {
 
 // Of decoded pieces. A row of tiles of a slide of 100,000 pixels takes 75 MB.
-constexpr int64_t kCacheBytes = int64_t{96} << 20;
+constexpr int64_t kPieceCacheBytes = int64_t{96} << 20;
 // Of a flat picture of strips: so many rows, which a row of tiles of 512 pixels goes over again and again.
 constexpr int64_t kCachedRows = 512;
 // Computed levels of flat pictures: each has a quarter of the side of the one before, until the longer side is at most
 // this. The last, of at most 50 MB, is kept in memory.
-constexpr int64_t kStep = 4, kSmallSide = 4096;
+constexpr int64_t kLevelStep = 4, kLargestKept = 4096;
 // Pixels that are reduced at a time.
-constexpr int64_t kChunkPixels = int64_t{1} << 22, kChunkSide = 4096;
+constexpr int64_t kReducedPixels = int64_t{1} << 22, kReducedSide = 4096;
 // Far beyond any slide, and far from overflow.
 constexpr int64_t kMaxPlace = int64_t{1} << 40;
 
 /// Part of `a` that lies in `b`; without pixels if there is none.
-Region Common(const Region& a, const Region& b) {
+Region Overlap(const Region& a, const Region& b) {
   const int64_t x = std::max(a.x, b.x), y = std::max(a.y, b.y);
   return {x, y, std::max<int64_t>(std::min(a.x + a.width, b.x + b.width) - x, 0),
           std::max<int64_t>(std::min(a.y + a.height, b.y + b.height) - y, 0)};
 }
 
-bool IsEmpty(const Region& region) { return region.width == 0 || region.height == 0; }
+bool HasNoPixels(const Region& region) { return region.width == 0 || region.height == 0; }
 
 /// What is done about a piece that cannot be decoded; its part of the picture stays white.
 using OnDamage = std::function<void(const Region&, const std::string&)>;
@@ -99,7 +99,7 @@ class TiffSlide : public Slide {
     const TiffPage& first = layout_.levels[0];
     const int64_t rows =
         first.tiled ? 0 : 3 * int64_t{first.width} * std::max<int64_t>(kCachedRows, first.piece_height);
-    return std::min(std::max(kCacheBytes, rows), std::max<int64_t>(MemoryLimit() / 8, 1));
+    return std::min(std::max(kPieceCacheBytes, rows), std::max<int64_t>(MemoryLimit() / 8, 1));
   }
 
   /// Levels, then pictures beside them.
@@ -179,7 +179,7 @@ class TiffSlide : public Slide {
     // A band at a time: levels may lie far apart.
     const auto row_pixels = static_cast<int64_t>(columns.begin(width)) + 2;
     const auto scale = static_cast<int64_t>(rows.begin(1)) + 1;
-    const int64_t band = std::max<int64_t>(1, kChunkPixels / (row_pixels * scale));
+    const int64_t band = std::max<int64_t>(1, kReducedPixels / (row_pixels * scale));
     image::Image fine;
     for (int64_t y = top; y < std::min<int64_t>(top + page.piece_height, page.height); y += band) {
       const int64_t height = std::min({band, top + int64_t{page.piece_height} - y, int64_t{page.height} - y});
@@ -195,14 +195,14 @@ class TiffSlide : public Slide {
   void ReadPieces(int64_t source, const Region& region, image::Image& pixels, const OnDamage& on_damage) const {
     const TiffPage& page = Page(source);
     pixels.pixels.Reuse({region.height, region.width, 3});
-    const Region inside = Common(region, {0, 0, page.width, page.height});
+    const Region inside = Overlap(region, {0, 0, page.width, page.height});
     if (inside.width != region.width || inside.height != region.height)
       std::fill(pixels.pixels.span().begin(), pixels.pixels.span().end(), uint8_t{255});
-    if (IsEmpty(inside)) return;
+    if (HasNoPixels(inside)) return;
     const int64_t w = page.piece_width, h = page.piece_height;
     for (int64_t row = inside.y / h; row * h < inside.y + inside.height; ++row) {
       for (int64_t column = inside.x / w; column * w < inside.x + inside.width; ++column) {
-        const Region place{column * w, row * h, w, h}, part = Common(place, inside);
+        const Region place{column * w, row * h, w, h}, part = Overlap(place, inside);
         uint8_t* out = pixels.pixels.view().at(part.y - region.y, part.x - region.x);
         try {
           const std::shared_ptr<Piece> piece = FindPiece(source, row * page.across() + column);
@@ -221,7 +221,8 @@ class TiffSlide : public Slide {
 
   void AddComputedLevels() {
     const Level first = facts_.levels[0];
-    for (int64_t factor = kStep; std::max(first.width, first.height) * kStep > kSmallSide * factor; factor *= kStep)
+    for (int64_t factor = kLevelStep; std::max(first.width, first.height) * kLevelStep > kLargestKept * factor;
+         factor *= kLevelStep)
       facts_.levels.push_back(
           {(first.width + factor - 1) / factor, (first.height + factor - 1) / factor, static_cast<double>(factor)});
   }
@@ -234,11 +235,11 @@ class TiffSlide : public Slide {
     const int64_t factor = Factor(level);
     pixels.pixels.Reuse({region.height, region.width, 3});
     std::fill(pixels.pixels.span().begin(), pixels.pixels.span().end(), uint8_t{255});
-    const Region inside = Common(region, {0, 0, size.width, size.height});
-    if (IsEmpty(inside)) return;
+    const Region inside = Overlap(region, {0, 0, size.width, size.height});
+    if (HasNoPixels(inside)) return;
     if (level == KeptLevel()) return CopyKept(inside, region, pixels);
-    const int64_t columns = std::min(inside.width, std::max<int64_t>(1, kChunkSide / factor));
-    const int64_t rows = std::max<int64_t>(1, kChunkPixels / (columns * factor) / factor);
+    const int64_t columns = std::min(inside.width, std::max<int64_t>(1, kReducedSide / factor));
+    const int64_t rows = std::max<int64_t>(1, kReducedPixels / (columns * factor) / factor);
     image::Image fine;
     for (int64_t y = 0; y < inside.height; y += rows) {
       for (int64_t x = 0; x < inside.width; x += columns) {
@@ -252,15 +253,15 @@ class TiffSlide : public Slide {
 
   /// The region of a computed level in pixels of the picture.
   Region Scaled(const Region& region, int64_t factor) const {
-    return Common({region.x * factor, region.y * factor, region.width * factor, region.height * factor},
-                  {0, 0, Page(0).width, Page(0).height});
+    return Overlap({region.x * factor, region.y * factor, region.width * factor, region.height * factor},
+                   {0, 0, Page(0).width, Page(0).height});
   }
 
   void CopyKept(const Region& inside, const Region& region, image::Image& pixels) const {
     MakeKept();
     const Region fine = Scaled(inside, Factor(KeptLevel()));
     for (const auto& [place, message] : damaged_)
-      if (!IsEmpty(Common(fine, place))) throw DamagedRegion(message);
+      if (!HasNoPixels(Overlap(fine, place))) throw DamagedRegion(message);
     for (int64_t y = inside.y; y < inside.y + inside.height; ++y)
       std::memcpy(pixels.pixels.view().at(y - region.y, inside.x - region.x), kept_.pixels.view().at(y, inside.x),
                   static_cast<size_t>(3 * inside.width));
@@ -276,8 +277,9 @@ class TiffSlide : public Slide {
     RequireMemory(3.0 * static_cast<double>(size.width) * static_cast<double>(size.height),
                   FormatShown("slide: {}: an overview", Name()));
     const auto blocks_of = [&](int64_t piece) { return (piece + factor - 1) / factor; };
-    const int64_t across =
-        page.tiled ? blocks_of(page.piece_width) * std::max<int64_t>(1, kChunkSide / page.piece_width / 2) : size.width;
+    const int64_t across = page.tiled
+                               ? blocks_of(page.piece_width) * std::max<int64_t>(1, kReducedSide / page.piece_width / 2)
+                               : size.width;
     const int64_t down = blocks_of(page.piece_height);
     const int64_t columns = (size.width + across - 1) / across, rows = (size.height + down - 1) / down;
     image::Image made{Tensor<uint8_t>::Uninitialised({size.height, size.width, 3})};
@@ -288,7 +290,7 @@ class TiffSlide : public Slide {
       const Region block{x, y, std::min(across, size.width - x), std::min(down, size.height - y)};
       image::Image fine;
       // A row at a time where a block of strips is large.
-      const int64_t step = std::max<int64_t>(1, 2 * kChunkPixels / (block.width * factor) / factor);
+      const int64_t step = std::max<int64_t>(1, 2 * kReducedPixels / (block.width * factor) / factor);
       for (int64_t row = 0; row < block.height; row += step) {
         const Region part{block.x, block.y + row, block.width, std::min(step, block.height - row)};
         ReadPieces(0, Scaled(part, factor), fine, [&](const Region& place, const std::string& why) {
@@ -311,7 +313,7 @@ class TiffSlide : public Slide {
   mutable std::vector<std::pair<Region, std::string>> damaged_;  // at level 0, of what is kept
 };
 
-void CheckLevel(const TiffFile& file, const TiffPage& page, size_t level) {
+void CheckTiffLevel(const TiffFile& file, const TiffPage& page, size_t level) {
   RequireMemory(PieceBytes(page),
                 FormatShown("slide: {}: a {} of level {}", file.path().string(), page.tiled ? "tile" : "strip", level));
   Require(page.pieces() * page.planes() < (int64_t{1} << 31), "slide: {}: level {} has {} tiles", file.path().string(),
@@ -335,7 +337,7 @@ std::unique_ptr<Slide> OpenTiff(const std::filesystem::path& path, const SlideOp
   for (size_t level = 0; level < layout.levels.size(); ++level) {
     why = UnreadablePage(layout.levels[level]);
     if (!why.empty()) return nullptr;
-    CheckLevel(*file, layout.levels[level], level);
+    CheckTiffLevel(*file, layout.levels[level], level);
   }
   return std::make_unique<TiffSlide>(std::move(file), std::move(layout), options);
 }
