@@ -158,7 +158,37 @@ def task_sentences():
     ]
 
 
+TILE_KINDS = {"separate": "separate", "shared": "shared", "unified": "unified", "shared_kv": "K = V",
+              "low_rank": "low rank, 8 of 16", "symmetric": "symmetric, 16", "differential": "differential",
+              "separate+sines": "separate, sines", "shared+sines": "shared, sines", "merged": "merged, sines",
+              "abmil": "gated attention alone"}  # fmt: skip
+TILE_COUNTS = ("64", "1024", "20160")
+
+
+def tile_runs():
+    """{(task, kind): its runs by seed}, of bench/tile_kinds.cc."""
+    runs = {}
+    for line in (FOLDER / "tiles.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        runs.setdefault((run["task"], run["kind"]), []).append(run)
+    return runs
+
+
+def tiles_table():
+    runs, rows = tile_runs(), []
+    for kind, name in TILE_KINDS.items():
+        cells = [name, f"{runs['same', kind][0]['parameters']:,}"]
+        for task in ("same", "direction"):
+            for tiles in TILE_COUNTS:
+                values = [100 * run[tiles]["auc"] for run in runs[task, kind] if tiles in run]
+                cells.append(" / ".join(f"{value:.0f}" for value in values))
+        rows.append(cells)
+    heading = ["kind", "parameters", *(f"{task}: {int(tiles):,} tiles" for task in ("same", "direction")
+                                       for tiles in TILE_COUNTS)]  # fmt: skip
+    return table(heading, rows)
+
+
 def parts():
     """[(name of a part of the page, its text, sentences that the page must say)]"""
     return [("kinds", kinds_table(), kinds_sentences()), ("rates", rates_table(), []),
-            ("tasks", tasks_table(), task_sentences())]  # fmt: skip
+            ("tasks", tasks_table(), task_sentences()), ("tiles", tiles_table(), [])]  # fmt: skip

@@ -16,6 +16,19 @@ case $1 in
     -o -name '*.gif' -o -name '*.heic' -o -name '*.avif' -o -name '*.bmp' -o -name '*.tif' -o -name '*.tiff' -o -name '*.j[2p][2k]' -o -name '*.p[bgnp]m' \)) ;;
   features) files=$(find tests/slide/golden/features -name '*.h5') ;;
   slide) files=$(find tests/slide/golden -name '*.tiff' -size -64k) ;;
+  mil)
+    printf 'lslide,label,patient,split\na.svs,1,p,train\n"b, c",0,q,val\n' > "$2/labels"
+    i=0
+    for file in tests/mil/golden/*/checkpoint.pt tests/mil/golden/*/model.safetensors; do
+      i=$((i + 1))
+      { printf h; cat "$file"; } > "$2/head-$i"
+    done
+    for file in tests/mil/golden/network_*/config.json; do
+      i=$((i + 1))
+      { printf c; cat "$file"; } > "$2/config-$i"
+    done
+    exit
+    ;;
   cache)
     printf '\001' > "$2/whole"
     printf '\001\040\001\200' > "$2/changed"
