@@ -162,30 +162,21 @@ TILE_KINDS = {"separate": "separate", "shared": "shared", "unified": "unified", 
               "low_rank": "low rank, 8 of 16", "symmetric": "symmetric, 16", "differential": "differential",
               "separate+sines": "separate, sines", "shared+sines": "shared, sines", "merged": "merged, sines",
               "abmil": "gated attention alone"}  # fmt: skip
-TILE_COUNTS = ("64", "1024", "20160")
-
-
-def tile_runs():
-    """{(task, kind): its runs by seed}, of bench/tile_kinds.cc."""
-    runs = {}
-    for line in (FOLDER / "tiles.jsonl").read_text().splitlines():
-        run = json.loads(line)
-        runs.setdefault((run["task"], run["kind"]), []).append(run)
-    return runs
 
 
 def tiles_table():
-    runs, rows = tile_runs(), []
+    """Areas under the ROC curve of each seed, of bench/tile_kinds.cc."""
+    lines = (FOLDER / "tiles.jsonl").read_text().splitlines()
+    runs = {}
+    for run in sorted(map(json.loads, lines), key=lambda run: run["seed"]):
+        runs.setdefault(run["kind"], []).append(run)
+    rows = []
     for kind, name in TILE_KINDS.items():
-        cells = [name, f"{runs['same', kind][0]['parameters']:,}"]
-        for task in ("same", "direction"):
-            for tiles in TILE_COUNTS:
-                values = [100 * run[tiles]["auc"] for run in runs[task, kind] if tiles in run]
-                cells.append(" / ".join(f"{value:.0f}" for value in values))
-        rows.append(cells)
-    heading = ["kind", "parameters", *(f"{task}: {int(tiles):,} tiles" for task in ("same", "direction")
-                                       for tiles in TILE_COUNTS)]  # fmt: skip
-    return table(heading, rows)
+        if kind in runs:
+            areas = [" / ".join(f"{100 * run[tiles]['auc']:.0f}" for run in runs[kind] if tiles in run) or "–"
+                     for tiles in ("64", "1024", "20160")]  # fmt: skip
+            rows.append([name, f"{runs[kind][0]['parameters']:,}", *areas])
+    return table(["kind", "parameters", "64 tiles", "1,024 tiles", "20,160 tiles"], rows)
 
 
 def parts():
