@@ -153,6 +153,7 @@ Jpeg2000 DecodeJpeg2000(std::span<const std::byte> bytes, int64_t max_pixels, st
   RequireMemory(
       static_cast<double>(header.library_bytes) + static_cast<double>(sizeof(int32_t)) * static_cast<double>(size),
       FormatShown("{}: JPEG 2000", where));
+  CheckCancelled();
   Spend(kStepsPerSample2000 * size);
   Input2000 in{bytes};
   const Picture2000 picture = DecodePicture(in, header.is_file, where);

@@ -13,6 +13,7 @@ namespace {
 class Cancelling : public testing::Test {
  protected:
   const io::SafeTensors heif_ = io::SafeTensors::Open(GoldenFolder() / "heif.safetensors");
+  const io::SafeTensors jpeg2000_ = io::SafeTensors::Open(GoldenFolder() / "jpeg2000.safetensors");
   const io::SafeTensors decode_ = io::SafeTensors::Open(GoldenFolder() / "decode.safetensors");
   const io::SafeTensors large_ = io::SafeTensors::Open(GoldenFolder() / "large.safetensors");
 };
@@ -24,7 +25,8 @@ TEST_F(Cancelling, EndsEveryDecoder) {
   Workspace workspace;
   Image image;
   auto files = WithPrefix(decode_, "file/");
-  for (const auto& file : WithPrefix(heif_, "file/")) files.push_back(file);
+  for (const io::SafeTensors* others : {&heif_, &jpeg2000_})
+    for (const auto& file : WithPrefix(*others, "file/")) files.push_back(file);
   for (const auto& [name, file] : files) {
     const Image expected = Decode(file.bytes, {}, name);
     {

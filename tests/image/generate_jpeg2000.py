@@ -6,7 +6,7 @@
     PYTHON tests/image/generate_jpeg2000.py
 
 "file/NAME" (the bytes), "samples/NAME" (as stored, modulo 65,536), "rgb/NAME" (Pillow's convert("RGB"), where Pillow reads it),
-"alpha/NAME" (where there is one).
+"alpha/NAME" (where there is one). Some of the files also go to files.tar, for fuzz/seeds.sh.
 """
 import io
 import pathlib
@@ -21,6 +21,9 @@ from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from golden_files import picture  # noqa: E402
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
+from pack import pack, unpacked  # noqa: E402
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 WIDTH, HEIGHT = 36, 28
@@ -77,6 +80,8 @@ def main():
         tensors[f"file/{name}"] = np.frombuffer(data, np.uint8)
         if samples is None:
             samples = imagecodecs.jpeg2k_decode(data)
+        if name in ("grey_16_signed.jp2", "rgb.j2k", "rgb_tiles.jp2", "subsampled.j2k"):
+            (unpacked("tests/image/golden/files") / name).write_bytes(data)
         tensors[f"samples/{name}"] = samples.astype(np.int32).astype(np.uint16).reshape(HEIGHT, WIDTH, -1)
         if name.startswith("subsampled"):
             continue  # Pillow refuses them
@@ -85,6 +90,7 @@ def main():
         if "alpha" in name or "rgba" in name:
             tensors[f"alpha/{name}"] = np.ascontiguousarray(np.array(image.convert("RGBA"))[..., 3])
     save_file(tensors, GOLDEN / "jpeg2000.safetensors")
+    pack()
 
 
 if __name__ == "__main__":

@@ -103,6 +103,9 @@ image::Image ReadOverview(const Slide& slide, int64_t side, const std::function<
   const auto block = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(kBlockSide) / scale));
   const int64_t across = (columns.outputs + block - 1) / block, down = (rows.outputs + block - 1) / block;
   OverviewReader reader(slide, index, damaged);
+  image::Image first;
+  // A level that is computed is made by the first that reads it: here on all cores, within the loop on one.
+  reader.Read({0, 0, 1, 1}, first);
   ParallelTasks(across * down, [&](int64_t task, int) {
     const int64_t left = task % across * block, top = task / across * block;
     const int64_t width = std::min(block, columns.outputs - left), height = std::min(block, rows.outputs - top);

@@ -128,6 +128,7 @@ std::vector<std::byte> ReadRawPiece(BorrowedHandle& tiff, const TiffFile& file, 
 /// By libtiff's interface for RGBA, whose rows are from the bottom.
 void DecodeByRgba(BorrowedHandle& tiff, const TiffPage& page, int64_t index, std::string_view where,
                   Tensor<uint8_t>& rgb) {
+  Spend(kStepsPerPieceByte * 3 * int64_t{page.piece_height} * page.piece_width);
   Tensor<uint32_t> raster({int64_t{page.piece_height}, int64_t{page.piece_width}});
   const auto x = static_cast<uint32_t>(index % page.across() * page.piece_width);
   const auto y = static_cast<uint32_t>(index / page.across() * page.piece_height);

@@ -148,9 +148,11 @@ class TiffSlide : public Slide {
     const int64_t bytes = 3 * int64_t{page.piece_width} * page.piece_height;
     std::shared_ptr<Piece> piece =
         cache_.Find(static_cast<uint64_t>(source) << 48 | static_cast<uint64_t>(index), bytes);
+    CheckCancelled();
     const std::scoped_lock lock(piece->mutex);
     if (piece->ready) return piece;
-    CheckCancelled();
+    // Spend may wait for other work, which may need this piece: not here, for the time of one piece.
+    const CancelScope undisturbed([] { return false; });
     const size_t level = static_cast<size_t>(source);
     if (level < absent_.size() && absent_[level][static_cast<size_t>(index)]) {
       FillAbsent(source, index, piece->rgb);
@@ -257,20 +259,36 @@ class TiffSlide : public Slide {
                    {0, 0, Page(0).width, Page(0).height});
   }
 
+  /// The coarsest computed level.
+  struct Kept {
+    image::Image pixels;
+    std::vector<std::pair<Region, std::string>> damaged;  // at level 0
+  };
+
   void CopyKept(const Region& inside, const Region& region, image::Image& pixels) const {
-    MakeKept();
+    const std::shared_ptr<const Kept> kept = FindKept();
     const Region fine = Scaled(inside, Factor(KeptLevel()));
-    for (const auto& [place, message] : damaged_)
+    for (const auto& [place, message] : kept->damaged)
       if (!HasNoPixels(Overlap(fine, place))) throw DamagedRegion(message);
     for (int64_t y = inside.y; y < inside.y + inside.height; ++y)
-      std::memcpy(pixels.pixels.view().at(y - region.y, inside.x - region.x), kept_.pixels.view().at(y, inside.x),
-                  static_cast<size_t>(3 * inside.width));
+      std::memcpy(pixels.pixels.view().at(y - region.y, inside.x - region.x),
+                  kept->pixels.pixels.view().at(y, inside.x), static_cast<size_t>(3 * inside.width));
+  }
+
+  /// Made without a lock, since that takes long and may be given up: two threads may both make it.
+  std::shared_ptr<const Kept> FindKept() const {
+    {
+      const std::scoped_lock lock(kept_mutex_);
+      if (kept_ != nullptr) return kept_;
+    }
+    std::shared_ptr<const Kept> made = MakeKept();
+    const std::scoped_lock lock(kept_mutex_);
+    if (kept_ == nullptr) kept_ = std::move(made);
+    return kept_;
   }
 
   /// Reads the whole picture once, in blocks of whole pieces, on all cores.
-  void MakeKept() const {
-    const std::scoped_lock lock(kept_mutex_);
-    if (!kept_.pixels.empty()) return;
+  std::shared_ptr<const Kept> MakeKept() const {
     const Level& size = facts_.levels.back();
     const TiffPage& page = Page(0);
     const int64_t factor = Factor(KeptLevel());
@@ -282,8 +300,8 @@ class TiffSlide : public Slide {
                                : size.width;
     const int64_t down = blocks_of(page.piece_height);
     const int64_t columns = (size.width + across - 1) / across, rows = (size.height + down - 1) / down;
-    image::Image made{Tensor<uint8_t>::Uninitialised({size.height, size.width, 3})};
-    std::vector<std::pair<Region, std::string>> damaged;
+    const auto made = std::make_shared<Kept>();
+    made->pixels.pixels = Tensor<uint8_t>::Uninitialised({size.height, size.width, 3});
     std::mutex damaged_mutex;
     ParallelTasks(columns * rows, [&](int64_t task, int) {
       const int64_t x = task % columns * across, y = task / columns * down;
@@ -295,13 +313,12 @@ class TiffSlide : public Slide {
         const Region part{block.x, block.y + row, block.width, std::min(step, block.height - row)};
         ReadPieces(0, Scaled(part, factor), fine, [&](const Region& place, const std::string& why) {
           const std::scoped_lock one(damaged_mutex);
-          damaged.emplace_back(place, why);
+          made->damaged.emplace_back(place, why);
         });
-        ReduceByFactor(fine, factor, made.pixels.view().at(part.y, part.x), 3 * size.width);
+        ReduceByFactor(fine, factor, made->pixels.pixels.view().at(part.y, part.x), 3 * size.width);
       }
     });
-    damaged_ = std::move(damaged);
-    kept_ = std::move(made);
+    return made;
   }
 
   const std::unique_ptr<TiffFile> file_;
@@ -309,8 +326,7 @@ class TiffSlide : public Slide {
   std::vector<std::vector<bool>> absent_;  // by level and piece
   mutable PieceCache cache_;
   mutable std::mutex kept_mutex_;
-  mutable image::Image kept_;                                    // the coarsest computed level, once it is read
-  mutable std::vector<std::pair<Region, std::string>> damaged_;  // at level 0, of what is kept
+  mutable std::shared_ptr<const Kept> kept_;  // once it was read
 };
 
 void CheckTiffLevel(const TiffFile& file, const TiffPage& page, size_t level) {
@@ -323,6 +339,10 @@ void CheckTiffLevel(const TiffFile& file, const TiffPage& page, size_t level) {
 }  // namespace
 
 std::unique_ptr<Slide> OpenTiff(const std::filesystem::path& path, const SlideOptions& options, std::string& why) {
+  if (!std::filesystem::is_regular_file(path)) {
+    why = "not a file";
+    return nullptr;
+  }
   auto file = std::make_unique<TiffFile>(path);
   if (!TiffFile::IsTiff(file->file())) {
     why = "not a TIFF";

@@ -76,7 +76,7 @@ TEST_F(HostileTiffs, CutAnywhere) {
 }
 
 TEST_F(HostileTiffs, FlippedBytes) {
-  for (const char* name : {"svs_jpeg", "svs_33005", "ome_sub", "pyramid_motorola", "flat_planar", "palette"}) {
+  for (const char* name : {"svs_jpeg", "svs_33005", "ome_sub", "flat_planar"}) {
     std::string bytes = ReadBytes(TiffGoldens() / (std::string(name) + ".tiff"));
     const size_t step = std::max<size_t>(1, bytes.size() / 60);
     for (size_t at = 4; at < bytes.size(); at += step) {
