@@ -131,7 +131,6 @@ bool ReadPage(TIFF* tiff, TiffPage& page) {
   }
   page.description = TiffText(tiff, TIFFTAG_IMAGEDESCRIPTION);
   page.software = TiffText(tiff, TIFFTAG_SOFTWARE);
-  page.make = TiffText(tiff, TIFFTAG_MAKE);
   ReadResolution(tiff, page);
   ReadSubDirectories(tiff, page);
   page.has_ndpi_tag = TiffHasTag(tiff, kNdpiTag);

@@ -30,7 +30,7 @@ struct TiffPage {
   bool planar = false;                       // a plane for each sample
   uint32_t depth = 1;                        // of a volume
   uint32_t subfile_type = 0;
-  std::string description, software, make;
+  std::string description, software;
   std::optional<double> resolution_x, resolution_y;  // pixels a unit
   uint16_t resolution_unit = RESUNIT_INCH;
   std::vector<uint64_t> sub_directories;

@@ -136,8 +136,6 @@ std::string ScannerOf(const std::vector<TiffPage>& pages) {
   if (first.software.starts_with("Philips") || says("DPUfsImport")) return "Philips";
   if (first.software.starts_with("MedScan")) return "Trestle";
   if (std::ranges::any_of(pages, [](const TiffPage& page) { return page.has_iscan; })) return "Ventana";
-  if (says("<ArgosScanInfo") || says("<Argos.Scan")) return "Argos";
-  if (first.make.starts_with("Huron")) return "Huron";
   return {};
 }
 

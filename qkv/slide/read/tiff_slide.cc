@@ -25,8 +25,16 @@ constexpr int64_t kCachedRows = 512;
 // Computed levels of flat pictures: each has a quarter of the side of the one before, until the longer side is at most
 // this. The last, of at most 50 MB, is kept in memory.
 constexpr int64_t kLevelStep = 4, kLargestKept = 4096;
+// The coarsest is not coarser than this: so many pixels of the picture, squared, make one.
+constexpr int64_t kMostReduced = 1024;
+// Aperio has up to 5 levels, each a half to a quarter of the one before. Others with absent tiles are not filled: a
+// hostile file would have a great many tiles read for one.
+constexpr size_t kMostFilledLevels = 8;
+constexpr double kMostFilledRatio = 8;
 // Pixels that are reduced at a time.
 constexpr int64_t kReducedPixels = int64_t{1} << 22, kReducedSide = 4096;
+// Damaged tiles of a picture whose overview is made all the same.
+constexpr size_t kMostDamaged = 10000;
 // Far beyond any slide, and far from overflow.
 constexpr int64_t kMaxPlace = int64_t{1} << 40;
 
@@ -112,6 +120,7 @@ class TiffSlide : public Slide {
   void FindAbsent() {
     for (int64_t level = 0; level < std::ssize(layout_.levels); ++level) {
       const TiffPage& page = Page(level);
+      RequireMemory(static_cast<double>(page.pieces()) / 8, FormatShown("slide: {}: level {}", Name(), level));
       absent_.push_back(AbsentPieces(*file_, page, FormatShown("slide: {}: level {}", Name(), level)));
       if (level > 0 && layout_.spreads_absence) SpreadAbsence(Page(level - 1), absent_.end()[-2], page, absent_.back());
     }
@@ -142,39 +151,56 @@ class TiffSlide : public Slide {
         page.tiled ? "tile" : "strip", index, x, y);
   }
 
-  /// Decodes, or finds, one piece. Throws DamagedRegion.
+  bool IsAbsent(int64_t source, int64_t index) const {
+    return source < std::ssize(absent_) && absent_[static_cast<size_t>(source)][static_cast<size_t>(index)];
+  }
+
+  /// Absent tiles are white: nothing was scanned there. At Aperio's coarser levels they are what the finer level has.
+  bool IsFilled(int64_t source) const {
+    if (source == 0 || !layout_.spreads_absence || layout_.levels.size() > kMostFilledLevels) return false;
+    const TiffPage &finer = Page(source - 1), &page = Page(source);
+    return finer.width <= kMostFilledRatio * page.width && finer.height <= kMostFilledRatio * page.height;
+  }
+
+  /// One piece, decoded or found. Throws DamagedRegion.
   std::shared_ptr<Piece> FindPiece(int64_t source, int64_t index) const {
     const TiffPage& page = Page(source);
     const int64_t bytes = 3 * int64_t{page.piece_width} * page.piece_height;
     std::shared_ptr<Piece> piece =
         cache_.Find(static_cast<uint64_t>(source) << 48 | static_cast<uint64_t>(index), bytes);
     CheckCancelled();
+    if (IsAbsent(source, index)) {
+      // Without the lock, since it may take long.
+      Tensor<uint8_t> rgb;
+      if (!IsReady(*piece)) FillAbsent(source, index, rgb);
+      const std::scoped_lock lock(piece->mutex);
+      if (!piece->ready) piece->rgb = std::move(rgb);
+      piece->ready = true;
+      return piece;
+    }
     const std::scoped_lock lock(piece->mutex);
     if (piece->ready) return piece;
     // Spend may wait for other work, which may need this piece: not here, for the time of one piece.
     const CancelScope undisturbed([] { return false; });
-    const size_t level = static_cast<size_t>(source);
-    if (level < absent_.size() && absent_[level][static_cast<size_t>(index)]) {
-      FillAbsent(source, index, piece->rgb);
-    } else {
-      try {
-        DecodePiece(*file_, page, index, PieceName(source, index), piece->rgb);
-      } catch (const Error& error) {
-        throw DamagedRegion(error.what());
-      }
+    try {
+      DecodePiece(*file_, page, index, PieceName(source, index), piece->rgb);
+    } catch (const Error& error) {
+      throw DamagedRegion(error.what());
     }
     piece->ready = true;
     return piece;
   }
 
-  /// White at the finest level, where nothing was scanned. At others Aperio leaves tiles out although there is tissue:
-  /// what the finer level has there, reduced.
+  static bool IsReady(Piece& piece) {
+    const std::scoped_lock lock(piece.mutex);
+    return piece.ready;
+  }
+
+  /// What the finer level has at the piece's place, reduced.
   void FillAbsent(int64_t source, int64_t index, Tensor<uint8_t>& rgb) const {
-    const TiffPage& page = Page(source);
+    const TiffPage &page = Page(source), &finer = Page(source - 1);
     rgb.Reuse({int64_t{page.piece_height}, int64_t{page.piece_width}, 3});
     std::fill(rgb.span().begin(), rgb.span().end(), uint8_t{255});
-    if (source == 0) return;
-    const TiffPage& finer = Page(source - 1);
     const BoxAxis columns{finer.width, page.width}, rows{finer.height, page.height};
     const int64_t left = index % page.across() * page.piece_width, top = index / page.across() * page.piece_height;
     const int64_t width = std::min<int64_t>(page.piece_width, page.width - left);
@@ -205,25 +231,35 @@ class TiffSlide : public Slide {
     for (int64_t row = inside.y / h; row * h < inside.y + inside.height; ++row) {
       for (int64_t column = inside.x / w; column * w < inside.x + inside.width; ++column) {
         const Region place{column * w, row * h, w, h}, part = Overlap(place, inside);
+        const int64_t index = row * page.across() + column;
         uint8_t* out = pixels.pixels.view().at(part.y - region.y, part.x - region.x);
+        if (IsAbsent(source, index) && !IsFilled(source)) {
+          Whiten(part, 3 * region.width, out);
+          continue;
+        }
         try {
-          const std::shared_ptr<Piece> piece = FindPiece(source, row * page.across() + column);
+          const std::shared_ptr<Piece> piece = FindPiece(source, index);
           const uint8_t* in = piece->rgb.view().at(part.y - place.y, part.x - place.x);
           for (int64_t y = 0; y < part.height; ++y, in += 3 * w, out += 3 * region.width)
             std::memcpy(out, in, static_cast<size_t>(3 * part.width));
         } catch (const DamagedRegion& error) {
           if (!on_damage) throw;
-          for (int64_t y = 0; y < part.height; ++y, out += 3 * region.width)
-            std::memset(out, 255, static_cast<size_t>(3 * part.width));
+          Whiten(part, 3 * region.width, out);
           on_damage(part, error.what());
         }
       }
     }
   }
 
+  static void Whiten(const Region& part, int64_t stride, uint8_t* out) {
+    Spend(part.height);
+    for (int64_t y = 0; y < part.height; ++y, out += stride) std::memset(out, 255, static_cast<size_t>(3 * part.width));
+  }
+
   void AddComputedLevels() {
     const Level first = facts_.levels[0];
-    for (int64_t factor = kLevelStep; std::max(first.width, first.height) * kLevelStep > kLargestKept * factor;
+    for (int64_t factor = kLevelStep;
+         std::max(first.width, first.height) * kLevelStep > kLargestKept * factor && factor <= kMostReduced;
          factor *= kLevelStep)
       facts_.levels.push_back(
           {(first.width + factor - 1) / factor, (first.height + factor - 1) / factor, static_cast<double>(factor)});
@@ -295,9 +331,12 @@ class TiffSlide : public Slide {
     RequireMemory(3.0 * static_cast<double>(size.width) * static_cast<double>(size.height),
                   FormatShown("slide: {}: an overview", Name()));
     const auto blocks_of = [&](int64_t piece) { return (piece + factor - 1) / factor; };
-    const int64_t across = page.tiled
-                               ? blocks_of(page.piece_width) * std::max<int64_t>(1, kReducedSide / page.piece_width / 2)
-                               : size.width;
+    // Strips as a whole, where that is not more than is reduced at a time.
+    const int64_t most = std::max<int64_t>(1, 2 * kReducedPixels / factor / factor);
+    const int64_t across =
+        page.tiled
+            ? std::min(most, blocks_of(page.piece_width) * std::max<int64_t>(1, kReducedSide / page.piece_width / 2))
+            : std::min(most, size.width);
     const int64_t down = blocks_of(page.piece_height);
     const int64_t columns = (size.width + across - 1) / across, rows = (size.height + down - 1) / down;
     const auto made = std::make_shared<Kept>();
@@ -313,6 +352,8 @@ class TiffSlide : public Slide {
         const Region part{block.x, block.y + row, block.width, std::min(step, block.height - row)};
         ReadPieces(0, Scaled(part, factor), fine, [&](const Region& place, const std::string& why) {
           const std::scoped_lock one(damaged_mutex);
+          Require(made->damaged.size() < kMostDamaged, "slide: {}: more than {} damaged tiles, the last: {}", Name(),
+                  kMostDamaged, why);
           made->damaged.emplace_back(place, why);
         });
         ReduceByFactor(fine, factor, made->pixels.pixels.view().at(part.y, part.x), 3 * size.width);
