@@ -45,7 +45,8 @@ def compressed(planes, steps, name, bits=8, signed="u"):
         raw, out = pathlib.Path(folder) / "a.rawl", pathlib.Path(folder) / name
         raw.write_bytes(b"".join(p.tobytes() for p in planes))
         form = f"{WIDTH},{HEIGHT},{len(planes)},{bits},{signed}@{':'.join(steps)}"
-        subprocess.run(["opj_compress", "-i", raw, "-o", out, "-F", form, "-mct", "0", "-n", "4"], check=True, capture_output=True)
+        subprocess.run(["opj_compress", "-i", raw, "-o", out, "-F", form, "-mct", "0", "-n", "4"], check=True,
+                       capture_output=True)
         return out.read_bytes()
 
 

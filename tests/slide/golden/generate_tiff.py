@@ -125,6 +125,7 @@ def slides(image):
     palette = np.stack([np.arange(256) * 257, np.arange(255, -1, -1) * 257, np.arange(256) * 128]).astype(np.uint16)
     jpeg = {"compression": "jpeg", "compressionargs": {"level": 90}}
     rgb_jpeg = {"compression": "jpeg", "compressionargs": {"level": 90, "outcolorspace": "rgb"}}
+    grey_jpeg = {"level": 90, "colorspace": "minisblack", "outcolorspace": "minisblack"}
     plain = pyramid(image, compression="deflate", predictor=True, resolution=(40000, 39000), resolutionunit="CENTIMETER")
     alpha = np.dstack([image, (np.arange(image.shape[1], dtype=np.uint8) * 3)[None].repeat(image.shape[0], 0)])
     lzw = write(pyramid(image, compression="lzw"))
@@ -145,7 +146,7 @@ def slides(image):
         "jpeg_420": write([(image, tiled(subsampling=(2, 2), **jpeg))]),
         "jpeg_422": write([(image, tiled(subsampling=(2, 1), **jpeg))]),
         "jpeg_444": write([(image, tiled(subsampling=(1, 1), **jpeg))]),
-        "jpeg_grey": write([(grey, {**tiled(compression="jpeg", compressionargs={"level": 90, "colorspace": "minisblack", "outcolorspace": "minisblack"}), "photometric": "minisblack"})]),
+        "jpeg_grey": write([(grey, {**tiled(compression="jpeg", compressionargs=grey_jpeg), "photometric": "minisblack"})]),
         "jp2_34712": write([(image, tiled(compression="jpeg2000"))]),
         "grey": write([(grey, {"photometric": "minisblack", "tile": (TILE, 2 * TILE), "compression": "deflate"})]),
         "white_is_zero": write([(255 - grey, {"photometric": "miniswhite", "tile": (TILE, TILE), "compression": "lzw"})]),
