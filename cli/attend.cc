@@ -131,8 +131,7 @@ int RunAttend(const AllAttendOptions& options) {
   const app::MapStyle style{.upsampling = app::ParseUpsampling(options.upsampling, "--upsampling"),
                             .opacity = options.opacity,
                             .side = options.side};
-  image::DecodeOptions decode = options.images.Decode();
-  decode.remark = OnceOfAKind(PrintNote);
+  const image::DecodeOptions decode = options.images.Decode();
   Progress progress(static_cast<int64_t>(images.files.size()), "images", options.images.quiet);
   int failed = 0;
   for (size_t i = 0; i < images.files.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "cli/images.h"
 #include "cli/output.h"
 #include "cli/rows_file.h"
+#include "qkv/app/images/series.h"
 #include "qkv/app/open/labels.h"
 #include "qkv/app/texts/zero_shot.h"
 
@@ -22,7 +23,7 @@ struct ClassifyOptions {
   ModelOptions model;
   ImageOptions images;
   std::string prompts, output;
-  std::vector<std::string> templates;
+  std::vector<std::string> templates, keep_header;
   int64_t top = 0;  // 0: five for one image, one for several
   bool json = false, logits = false;
 };
@@ -45,9 +46,16 @@ void PrintText(const app::Classification& image, bool single, size_t path_width)
   Print("\n");
 }
 
+// A line for programs.
+io::Json LineOf(const app::Classification& image, const app::KeptHeader& header) {
+  io::Json line = ToJson(image);
+  if (!header.empty()) line["header"] = header.Read(image.path);
+  return line;
+}
+
 // A row of -o: the path, then each class with its score.
-void Add(const app::Classification& image, app::ClassifyOptions how, RowsFile& rows) {
-  if (!rows.is_csv()) return rows.AddLine(ToJson(image));
+void Add(const app::Classification& image, const app::KeptHeader& header, app::ClassifyOptions how, RowsFile& rows) {
+  if (!rows.is_csv()) return rows.AddLine(LineOf(image, header));
   std::vector<std::string> cells = {image.path};
   for (const model::Prediction& prediction : image.top) {
     cells.push_back(FormatLabel(prediction));
@@ -75,6 +83,9 @@ std::optional<RowsFile> MakeRows(const ClassifyOptions& options, const ImageList
 int Classify(const ClassifyOptions& options) {
   Require(!options.logits || options.json || options.output.ends_with(".jsonl"),
           "classify: --logits needs --json or -o FILE.jsonl: a line for people has no room for them");
+  Require(options.keep_header.empty() || options.json || options.output.ends_with(".jsonl"),
+          "classify: --keep-header needs --json or -o FILE.jsonl");
+  const app::KeptHeader header(options.keep_header);
   const app::AnyModel opened = OpenModel(options.model);
   if (!opened.facts().is_image()) opened.Require("classify", app::kClassify);
   const model::Checkpoint& checkpoint = opened.images();
@@ -99,9 +110,9 @@ int Classify(const ClassifyOptions& options) {
   const auto print = [&](std::span<const app::Classification> results) {
     for (const app::Classification& image : results) {
       if (rows) {
-        Add(image, classify, *rows);
+        Add(image, header, classify, *rows);
       } else if (options.json) {
-        PrintJsonLine(ToJson(image));
+        PrintJsonLine(LineOf(image, header));
       } else {
         PrintText(image, single, path_width);
       }
@@ -160,6 +171,11 @@ void RegisterClassify(Command app, int* exit_code) {
                  "Write the classes of all images to a file instead: .csv (path, class_1, score_1, …) or .jsonl")
       .TypeName("FILE");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout");
+  command
+      .AddOption("--keep-header", &options->keep_header,
+                 "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
+                 "Without it nothing of a header does")
+      .TypeName("FIELD");
   command.AddFlag("--logits", &options->logits, "All logits too, by --json or in -o FILE.jsonl");
   command.Footer(
       "Examples:\n"

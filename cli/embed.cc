@@ -7,8 +7,10 @@
 #include "cli/command.h"
 #include "cli/images.h"
 #include "cli/output.h"
+#include "qkv/app/images/series.h"
 #include "qkv/app/texts/texts.h"
 #include "qkv/app/vectors/embedder.h"
+#include "qkv/app/vectors/series_means.h"
 #include "qkv/io/float_list.h"
 
 namespace qkv::cli {
@@ -17,18 +19,17 @@ namespace {
 struct EmbedOptions {
   ModelOptions model;
   ImageOptions images;
-  std::string output, texts;
+  std::string output, texts, series;
+  std::vector<std::string> keep_header;
 };
 
-// Adds to the table if there is one, else prints.
-void Write(std::span<const app::Embedding> results, std::optional<app::EmbeddingTable>& table) {
-  for (const app::Embedding& embedding : results) {
-    if (table) {
-      table->Add(embedding);
-    } else {
-      PrintJsonLine(ToJson(embedding));
-    }
-  }
+// Adds to the table if there is one, else prints, with elements of the header of the file.
+void Write(const app::Embedding& embedding, const app::KeptHeader& header, const std::filesystem::path& file,
+           std::optional<app::EmbeddingTable>& table) {
+  if (table) return table->Add(embedding);
+  io::Json line = ToJson(embedding);
+  if (!header.empty()) line["header"] = header.Read(file);
+  PrintJsonLine(line);
 }
 
 // The same for the vector of a text.
@@ -64,17 +65,45 @@ int EmbedTexts(const EmbedOptions& options, app::Embedder& embedder) {
   return 0;
 }
 
+// The vectors of the slices of scans, or their means.
+int EmbedSeries(const EmbedOptions& options, app::Embedder& embedder, const ImageList& files,
+                const app::KeptHeader& header, std::optional<app::EmbeddingTable>& table) {
+  const app::SeriesList series =
+      app::FindSeries(files, [](const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); });
+  app::SeriesMeans means(series, embedder.model().facts().has_text_tower());
+  const int failed = WithProgress(options.images, series.images, [&](const app::PipelineOptions& pipeline) {
+    return embedder.Images(series.images, pipeline, /*unit_length=*/true, [&](std::span<const app::Embedding> results) {
+      for (const app::Embedding& slice : results) {
+        if (options.series == "mean") {
+          means.Add(slice);
+        } else {
+          Write(slice, header, series.slices[slice.file].file, table);
+        }
+      }
+    });
+  });
+  for (const auto& [mean, file] : means.All()) Write(mean, header, file, table);
+  return failed;
+}
+
 int EmbedImages(const EmbedOptions& options, app::Embedder& embedder) {
   embedder.model().Require("embed", app::kEmbedImages);
   Require(!options.images.paths.empty(), "embed: expected images, or texts by --text FILE");
+  Require(options.keep_header.empty() || options.output.empty(),
+          "embed: --keep-header goes with JSON Lines on stdout: arrays of -o have no room for it");
+  const app::KeptHeader header(options.keep_header);
   std::optional<app::EmbeddingTable> table;
   if (!options.output.empty()) table.emplace(options.output, embedder.SourceOfImages());
   const ImageList images = CollectImages(options.images.paths);
   if (table) RequireOutputs(options, *table, images.files);
-  const int failed = WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
-    return embedder.Images(images, pipeline, /*unit_length=*/true,
-                           [&](std::span<const app::Embedding> results) { Write(results, table); });
-  });
+  const auto embed_each = [&] {
+    return WithProgress(options.images, images, [&](const app::PipelineOptions& pipeline) {
+      return embedder.Images(images, pipeline, /*unit_length=*/true, [&](std::span<const app::Embedding> results) {
+        for (const app::Embedding& embedding : results) Write(embedding, header, images.files[embedding.file], table);
+      });
+    });
+  };
+  const int failed = options.series.empty() ? embed_each() : EmbedSeries(options, embedder, images, header, table);
   if (table) table->Save();
   return failed > 0 ? 1 : 0;
 }
@@ -105,6 +134,17 @@ void RegisterEmbed(Command app, int* exit_code) {
                  "Texts instead of images, one a line of this file or of standard input (-), by a text model (BERT, "
                  "MiniLM, T5's encoder) or with two towers (CLIP, SigLIP)")
       .TypeName("FILE");
+  command
+      .AddOption(
+          "--series", &options->series,
+          "The images are scans in DICOM: slices of each series in their order in space, named FILE#FRAME where a "
+          "file has several; mean: the mean of their vectors, named by the folder")
+      .OneOf({"slices", "mean"});
+  command
+      .AddOption("--keep-header", &options->keep_header,
+                 "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
+                 "Without it nothing of a header does")
+      .TypeName("FIELD");
   command
       .AddOption("-o,--output", &options->output,
                  "out.npy, out.safetensors or out.csv (not for search); without it JSON Lines on stdout")

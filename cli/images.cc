@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,34 @@
 #include "qkv/app/open/parse.h"
 
 namespace qkv::cli {
+namespace {
+
+// What readers of images chose: of texts that differ in numbers only, the first. Several threads decode.
+class Remarks {
+ public:
+  void Add(std::string_view text) {
+    std::string kind(text);
+    std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+    const std::lock_guard lock(mutex_);
+    if (kinds_.insert(kind).second) fresh_.emplace_back(text);
+  }
+  /// Those that were not taken yet.
+  std::vector<std::string> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(fresh_, {});
+  }
+  std::vector<std::string> Take(std::string_view text) {
+    Add(text);
+    return Take();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> kinds_;
+  std::vector<std::string> fresh_;
+};
+
+}  // namespace
 
 void ImageOptions::AddTo(Command command, bool required) {
   AddReading(command, required);
@@ -32,8 +61,12 @@ void ImageOptions::AddReading(Command command, bool required) {
 
 void ImageOptions::AddHow(Command command) {
   command.AddFlag("--ignore-exif", &ignore_exif, "Do not turn images by their EXIF orientation").Group(kImagesGroup);
-  command.AddOption("--window", &window, "Grey levels that become black and white (medical images, up to 16 bits)")
-      .TypeName("LOW,HIGH")
+  command
+      .AddOption(
+          "--window", &window,
+          "Grey levels that become black and white (up to 16 bits; DICOM: after rescaling, such as Hounsfield units), "
+          "or a window of CT: lung, bone, brain, abdomen, mediastinum, … (default for DICOM: the file's own)")
+      .TypeName("LOW,HIGH|NAME")
       .Group(kImagesGroup);
   command.AddOption("--max-pixels", &max_pixels, "Refuse larger images before decoding them")
       .Range(int64_t{1}, int64_t{1} << 40)
@@ -53,6 +86,9 @@ image::DecodeOptions ImageOptions::Decode() const {
   options.exif_orientation = !ignore_exif;
   options.max_pixels = max_pixels;
   if (!window.empty()) options.window = app::ParseWindow(window, "--window");
+  options.remark = [remarks = std::make_shared<Remarks>()](std::string_view text) {
+    for (const std::string& first : remarks->Take(text)) PrintNote(first);
+  };
   return options;
 }
 
@@ -70,14 +106,6 @@ void ImageOptions::Inspect(const std::filesystem::path& file, const image::Image
       file.string(), why, suggested_model, suggested_model));
 }
 
-std::function<void(std::string_view text)> OnceOfAKind(std::function<void(const std::string& text)> note) {
-  return [note = std::move(note), said = std::make_shared<std::set<std::string>>()](std::string_view text) {
-    std::string kind(text);
-    std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
-    if (said->insert(kind).second) note(std::string(text));
-  };
-}
-
 ImageList CollectImages(const std::vector<std::string>& paths) {
   return app::CollectImages(paths, [](const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); });
 }
@@ -89,17 +117,26 @@ int WithProgress(const ImageOptions& options, const ImageList& images,
     progress.Clear();
     PrintMessage("qkv: {}\n", EscapedText{text});
   };
-  image::DecodeOptions decode = options.Decode();
-  decode.remark = OnceOfAKind([&](const std::string& text) {
-    progress.Clear();
-    PrintNote(text);
-  });
-  const int failed =
-      work({.decode = decode,
-            .batch = options.batch,
-            .inspect = [&](const auto& file, const image::Image& image) { options.Inspect(file, image); },
-            .note = note,
-            .advance = [&](int64_t count) { progress.Advance(count); }});
+  Remarks remarks;
+  const auto say_remarks = [&] {
+    for (const std::string& remark : remarks.Take()) {
+      progress.Clear();
+      PrintNote(remark);
+    }
+  };
+  app::PipelineOptions pipeline{
+      .decode = options.Decode(),
+      .batch = options.batch,
+      .inspect = [&](const auto& file, const image::Image& image) { options.Inspect(file, image); },
+      .note = note,
+      .advance =
+          [&](int64_t count) {
+            say_remarks();  // not while another thread draws the line
+            progress.Advance(count);
+          }};
+  pipeline.decode.remark = [&](std::string_view text) { remarks.Add(text); };
+  const int failed = work(pipeline);
+  say_remarks();
   progress.Clear();
   if (failed > 0) PrintMessage("qkv: {} of {} files could not be read or computed\n", failed, images.files.size());
   return failed + images.failed;

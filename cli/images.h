@@ -44,9 +44,6 @@ struct ImageOptions {
   void Inspect(const std::filesystem::path& file, const image::Image& image) const;
 };
 
-/// A DecodeOptions::remark for one thread at a time that passes on the first of the texts that differ in numbers only.
-std::function<void(std::string_view text)> OnceOfAKind(std::function<void(const std::string& text)> note);
-
 /// app::CollectImages; stderr names folders without images.
 ImageList CollectImages(const std::vector<std::string>& paths);
 

@@ -1,10 +1,12 @@
 #include "qkv/image/find.h"
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
+#include "qkv/image/dicom_mark.h"
 #include "qkv/image/image.h"
 
 namespace qkv::image {
@@ -24,6 +26,22 @@ std::string LowerEnding(const fs::path& path) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return ending;
+}
+
+// Scanners name DICOM files by numbers, without an ending: known by their first bytes. Not the directory of a disk.
+bool IsUnnamedDicom(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!ending.empty() && !std::all_of(ending.begin() + 1, ending.end(), digit)) return false;
+  std::array<std::byte, kDicomHeadBytes> head;
+  try {
+    InputFile file(path);
+    if (file.stamp().size < head.size()) return false;
+    file.Read(head);
+  } catch (const Error&) {
+    return false;
+  }
+  return IsDicom(head) && path.filename() != "DICOMDIR";
 }
 
 }  // namespace
@@ -55,7 +73,7 @@ void ImageFinder::Walk(const fs::path& folder, int depth, std::vector<fs::path>*
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
       folders.push_back(entry->path());
-    } else if (HasImageEnding(entry->path())) {
+    } else if (HasImageEnding(entry->path()) || IsUnnamedDicom(entry->path())) {
       files->push_back(entry->path());
     } else {
       ++others_[LowerEnding(entry->path())];

@@ -30,7 +30,7 @@ class ImageFinder {
   /// excluded. Throws Error if there is no such folder.
   bool Mark(const std::filesystem::path& folder);
 
-  /// Returns the files with an image's extension in the folder, even if it is marked, and in all unmarked folders
+  /// Returns the files with an image's extension, or DICOM's first bytes and no extension, in the folder, even if it is marked, and in all unmarked folders
   /// below; sorted by path. Throws Error with the name of a folder that cannot be read, and if the depth or the number
   /// of entries exceeds the limits.
   std::vector<std::filesystem::path> Find(const std::filesystem::path& folder);

@@ -32,7 +32,7 @@ TEST(ImageFinder, FindsImagesHoweverDeep) {
 TEST(ImageFinder, SkipsWhatSystemsAndToolsLeaveAndCountsOtherTypes) {
   const TemporaryFolder folder;
   for (const char* name : {"a.png", "._a.png", ".git/x.png", ".thumbnails/a.png", "__MACOSX/._a.png", "b/.c.jpg",
-                           "scan.DCM", "b/slide.svs", "b/other.svs", "README"}) {
+                           "scan.NII", "b/slide.svs", "b/other.svs", "README"}) {
     Write(folder / name);
   }
   EXPECT_EQ(Names({}, folder.path()), std::vector<std::string>{"a.png"});
@@ -40,7 +40,7 @@ TEST(ImageFinder, SkipsWhatSystemsAndToolsLeaveAndCountsOtherTypes) {
   EXPECT_EQ(Names({}, folder / ".git"), std::vector<std::string>{"x.png"});
   ImageFinder finder;
   finder.Find(folder.path());
-  EXPECT_EQ(finder.others(), (std::map<std::string, int64_t>{{"", 1}, {".dcm", 1}, {".svs", 2}}));
+  EXPECT_EQ(finder.others(), (std::map<std::string, int64_t>{{"", 1}, {".nii", 1}, {".svs", 2}}));
 }
 
 TEST(ImageFinder, GoesIntoAFolderOnce) {

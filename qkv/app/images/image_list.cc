@@ -52,7 +52,8 @@ ImageList CollectImages(const std::vector<std::string>& paths, const Note& note)
       for (const auto& [ending, count] : finder.others()) others[ending] += count;
       images.files.insert(images.files.end(), found.begin(), found.end());
       if (!found.empty()) continue;
-      problem = FormatShown("{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, PPM)", path);
+      problem = FormatShown(
+          "{}: no images in this folder (JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM, PPM)", path);
     } catch (const Error& error) {
       problem = error.what();
     }

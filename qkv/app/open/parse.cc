@@ -65,14 +65,39 @@ std::vector<double> ParseNumbers(std::string_view text, std::string_view option)
   return numbers;
 }
 
+namespace {
+
+struct NamedWindow {
+  std::string_view name;
+  double center, width;  // Hounsfield units
+};
+
+// As radiology's textbooks and viewers have them.
+constexpr NamedWindow kWindows[] = {
+    {"abdomen", 50, 400}, {"angio", 300, 600},  {"bone", 400, 1800},      {"brain", 40, 80},
+    {"liver", 30, 150},   {"lung", -600, 1500}, {"mediastinum", 50, 350}, {"soft-tissue", 50, 400},
+    {"spine", 50, 250},   {"stroke", 40, 40},   {"subdural", 75, 215},    {"temporal-bone", 600, 2800},
+};
+
+std::string WindowNames() {
+  std::string names;
+  for (const NamedWindow& window : kWindows) names += fmt::format("{}{}", names.empty() ? "" : ", ", window.name);
+  return names;
+}
+
+}  // namespace
+
 std::pair<double, double> ParseWindow(std::string_view text, std::string_view option) {
+  const auto named = std::ranges::find(kWindows, text, &NamedWindow::name);
+  if (named != std::end(kWindows)) return {named->center - named->width / 2, named->center + named->width / 2};
   double low = 0, high = 0;
   const char* const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, low);
   const bool comma = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
   const auto second = comma ? std::from_chars(first.ptr + 1, end, high) : first;
   Require(comma && second.ec == std::errc() && second.ptr == end && low < high,
-          "{}: expected LOW,HIGH with LOW below HIGH, such as 0,4095, got \"{}\"", option, text);
+          "{}: expected LOW,HIGH with LOW below HIGH, such as 0,4095, or for CT {}; got \"{}\"", option, WindowNames(),
+          text);
   return {low, high};
 }
 

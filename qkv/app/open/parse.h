@@ -32,7 +32,8 @@ std::vector<int64_t> ParseList(std::string_view text, int64_t first, int64_t las
 /// "0.5" or "0.485,0.456,0.406". Throws Error for anything else, and for numbers that are not finite.
 std::vector<double> ParseNumbers(std::string_view text, std::string_view option);
 
-/// "LOW,HIGH": the grey levels that become black and white. Throws Error unless LOW is below HIGH.
+/// "LOW,HIGH": the grey levels that become black and white; or a name of the usual windows of CT, in Hounsfield units,
+/// such as "lung". Throws Error for other names, and unless LOW is below HIGH.
 std::pair<double, double> ParseWindow(std::string_view text, std::string_view option);
 
 /// "fp32", "bf16", "int8", or "auto": bf16 if this machine is faster in it, else fp32. Throws Error otherwise.
