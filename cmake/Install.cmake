@@ -105,4 +105,9 @@ if(TARGET qkv_mpi)
   install(TARGETS qkv_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/qkv COMPONENT mpi)
 endif()
 
+if(TARGET qkv_dicom)
+  add_dependencies(qkv_product qkv_dicom)
+  install(TARGETS qkv_dicom LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/qkv COMPONENT dicom)
+endif()
+
 include(${CMAKE_CURRENT_LIST_DIR}/Package.cmake)

@@ -10,6 +10,9 @@ set(CPACK_COMPONENTS_ALL program development)
 if(TARGET qkv_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
+if(TARGET qkv_dicom)
+  list(APPEND CPACK_COMPONENTS_ALL dicom)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
@@ -51,6 +54,14 @@ set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "qkv (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_MPI_DESCRIPTION
 "What qkv loads to train a model by several processes, on one machine or on
 several: mpirun -n 2 qkv train.")
+
+set(CPACK_DEBIAN_DICOM_PACKAGE_NAME qkv-dicom)
+set(CPACK_DEBIAN_DICOM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_DICOM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DICOM_PACKAGE_DEPENDS "qkv (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_DICOM_DESCRIPTION
+"What qkv loads to read DICOM: scans of every modality as images, series of
+slices, and whole slides of microscopes.")
 
 # What Debian's policy wants beside every package: its licence and its changes.
 foreach(component ${CPACK_COMPONENTS_ALL})
