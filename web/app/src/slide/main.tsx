@@ -99,11 +99,10 @@ function Panel({ page, kind, opacity, set }: PanelProps) {
         text={`${Math.round(100 * opacity)} %`}
         onInput={(opacity) => set({ opacity })}
       />
-      <Legend
-        what={raw ? facts.what : kind === "ranked" ? "rank" : "rank, smoothed"}
-        low={raw ? number(facts.ends[0]) : "lowest"}
-        high={raw ? number(facts.ends[1]) : "highest"}
-      />
+      <p class="note legend-name">
+        {raw ? facts.what : `Rank of a tile's ${facts.what}${kind === "blurred" ? ", smoothed" : ""}`}
+      </p>
+      <Legend low={raw ? number(facts.ends[0]) : "lowest"} high={raw ? number(facts.ends[1]) : "highest"} />
       {facts.answers.length > 0 && (
         <dl class="answers">
           {facts.answers.map(([name, share]) => (
