@@ -57,7 +57,7 @@ COMPILED_IN = {
 }
 SOURCES = {"tiff": "libtiff"}
 PYPI = {"nanobind": "BSD-3-Clause"}
-NPM = {"preact": "MIT"}
+NPM = {"openseadragon": "BSD-3-Clause", "preact": "MIT"}
 
 
 def component(purl, name, version, licence, description):
@@ -126,7 +126,7 @@ def from_pypi(names):
 def from_lock(lock):
     """What is in the explorer's page, which has the licence in its text."""
     packages = json.loads(lock.read_text())["packages"]
-    return [(component(f"pkg:npm/{name}@{version}", name, version, licence, "in the explorer's page"), None)
+    return [(component(f"pkg:npm/{name}@{version}", name, version, licence, "in pages"), None)
             for name, licence in NPM.items() for version in [packages[f"node_modules/{name}"]["version"]]]
 
 

@@ -43,7 +43,7 @@ std::vector<float> ScaleScores(std::span<const float> scores, HeatValues values)
 struct HeatGrid {
   int64_t x = 0, y = 0;  // upper left corner at level 0
   int64_t cell = 0;      // side of a cell, in pixels of level 0
-  Tensor<float> values;  // [rows, columns]: the mean of a cell's tiles by area; NaN where they cover less than half
+  Tensor<float> values;  // [rows, columns]: the mean of a cell's tiles by area; NaN where these sum to less than half
 
   int64_t rows() const { return values.dim(0); }         // of cells
   int64_t columns() const { return values.dim(1); }      // of cells
