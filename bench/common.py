@@ -186,8 +186,9 @@ def photo_pixels(paths, shape):
     return torch.stack(images).contiguous()
 
 
-def save_random_model(name, folder, size=None):
-    """A timm model with random weights, as timm saves it. `size`: input size, if not the model's own.
+def save_random_model(name, folder, size=None, classes=None):
+    """A timm model with random weights, as timm saves it. `size`: input size, if not the model's own; `classes`:
+    likewise, 0 for an encoder.
 
     Weights have variance 1/K for K inputs, as in a trained model; timm's initial
     weights are so small that every image would get nearly the same logits."""
@@ -199,6 +200,8 @@ def save_random_model(name, folder, size=None):
 
     torch.manual_seed(0)
     args = {} if size is None else {"img_size": size}
+    if classes is not None:
+        args["num_classes"] = classes
     model = timm.create_model(name, **args)
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):

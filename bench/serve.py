@@ -69,17 +69,20 @@ def onnxruntime_session(path, threads):
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def onnxruntime(folder, pixels, precision, threads):
-    """int8 is its dynamic quantisation of the linear layers, weights by channel. Omitted, since they were not faster:
-    its transformer optimizer, unsigned weights, one scale for a whole matrix."""
-    path = onnx_file(folder, pixels)
-    if precision == "int8":
+def onnx_int8_file(folder, pixels):
+    """Its dynamic quantisation of the linear layers, weights by channel. Omitted, since they were not faster: its
+    transformer optimizer, unsigned weights, one scale for a whole matrix. Made once per folder."""
+    path = folder / "model-int8.onnx"
+    if not path.exists():
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        quantized = folder / "model-int8.onnx"
-        quantize_dynamic(path, quantized, weight_type=QuantType.QInt8, per_channel=True,
+        quantize_dynamic(onnx_file(folder, pixels), path, weight_type=QuantType.QInt8, per_channel=True,
                          op_types_to_quantize=["MatMul", "Gemm"])  # fmt: skip
-        path = quantized
+    return path
+
+
+def onnxruntime(folder, pixels, precision, threads):
+    path = (onnx_int8_file if precision == "int8" else onnx_file)(folder, pixels)
     session = onnxruntime_session(path, threads)
     feed = {"pixels": pixels.numpy()}
     return lambda: session.run(None, feed)[0]
