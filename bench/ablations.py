@@ -158,28 +158,7 @@ def task_sentences():
     ]
 
 
-TILE_KINDS = {"separate": "separate", "shared": "shared", "unified": "unified", "shared_kv": "K = V",
-              "low_rank": "low rank, 8 of 16", "symmetric": "symmetric, 16", "differential": "differential",
-              "separate+sines": "separate, sines", "shared+sines": "shared, sines", "merged": "merged, sines",
-              "abmil": "gated attention alone"}  # fmt: skip
-
-
-def tiles_table():
-    """Areas under the ROC curve of each seed, of bench/tile_kinds.cc."""
-    lines = (FOLDER / "tiles.jsonl").read_text().splitlines()
-    runs = {}
-    for run in sorted(map(json.loads, lines), key=lambda run: run["seed"]):
-        runs.setdefault(run["kind"], []).append(run)
-    rows = []
-    for kind, name in TILE_KINDS.items():
-        if kind in runs:
-            areas = [" / ".join(f"{100 * run[tiles]['auc']:.0f}" for run in runs[kind] if tiles in run) or "–"
-                     for tiles in ("64", "1024", "20160")]  # fmt: skip
-            rows.append([name, f"{runs[kind][0]['parameters']:,}", *areas])
-    return table(["kind", "parameters", "64 tiles", "1,024 tiles", "20,160 tiles"], rows)
-
-
 def parts():
     """[(name of a part of the page, its text, sentences that the page must say)]"""
     return [("kinds", kinds_table(), kinds_sentences()), ("rates", rates_table(), []),
-            ("tasks", tasks_table(), task_sentences()), ("tiles", tiles_table(), [])]  # fmt: skip
+            ("tasks", tasks_table(), task_sentences())]  # fmt: skip

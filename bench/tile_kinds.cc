@@ -1,7 +1,6 @@
 // Does it matter over tiles that queries and keys have projections of their own? Trains small Transformers over bags of
 // tiles in each kind of attention, at learning rates searched alike, on relations between neighbouring tiles, and tests
-// them on bags of the same size and of 20,160 tiles. Prints a line of JSON a run; data/ablations/tiles.md has the
-// results.
+// them on bags of the same size and of 20,160 tiles. Prints a line of JSON a run.
 //
 //     qkv_tile_kinds TASK KIND[,KIND…] SEEDS [BAGS]      BAGS: of 20,160 tiles, tested with the first seed's model
 //

@@ -21,7 +21,7 @@ struct MilOptions {
   int64_t epochs = 30, patience = 8;  // evaluations without a smaller validation loss that end a fold; 0: none do
   double learning_rate = 2e-4, weight_decay = 1e-4, warmup_epochs = 1;
   double dropout = 0.25, attention_dropout = 0, smoothing = 0;
-  int64_t accumulate = 8;     // bags a step
+  int64_t accumulate = 1;     // bags a step
   int64_t max_tiles = 0;      // of a bag in training, drawn anew each epoch; 0: all
   bool class_weights = true;  // a slide counts as the inverse of its class's share in the training part
   int64_t resamples = 2000;   // of the intervals
