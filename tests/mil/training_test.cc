@@ -53,7 +53,7 @@ TEST(MilTraining, FindsThePlantedLesion) {
   const Cohort cohort = PlantedCohort(30);
   for (MilOptions options : {QuickOptions(), QuickTransformer()}) {
     SCOPED_TRACE(Name(options.model.architecture));
-    options.folds = 4;
+    options.folds = 4, options.accumulate = 2, options.epochs = 6;  // each epoch is flushed to disk
     const TemporaryFolder folder;
     const MilResult result = Train(cohort, options, folder / "run", false);
     EXPECT_GT(result.metrics.auc.value, options.model.depth == 0 ? 0.95 : 0.85);
