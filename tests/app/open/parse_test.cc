@@ -36,6 +36,8 @@ TEST(Parse, Lists) {
 
 TEST(Parse, Windows) {
   EXPECT_EQ(ParseWindow("-10,4095.5", "w"), std::pair(-10.0, 4095.5));
+  EXPECT_EQ(ParseWindow("lung", "w"), std::pair(-1350.0, 150.0));
+  EXPECT_EQ(ParseWindow("brain", "w"), std::pair(0.0, 80.0));
   for (const char* wrong : {"", "1", "1,", "2,1", "1,1", "1,2,3", "nan,1"})
     EXPECT_THROW(ParseWindow(wrong, "w"), Error);
 }
