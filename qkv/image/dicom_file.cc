@@ -75,7 +75,8 @@ std::vector<double> DicomFile::Numbers(DicomPath path) const {
 
 std::optional<double> DicomFile::Number(DicomPath path) const {
   double value = 0;
-  if (path.empty() || module_->numbers(file_.get(), path.data(), static_cast<int32_t>(path.size()), &value, 1) < 1) return {};
+  if (path.empty() || module_->numbers(file_.get(), path.data(), static_cast<int32_t>(path.size()), &value, 1) < 1)
+    return {};
   return value;
 }
 

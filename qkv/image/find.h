@@ -30,9 +30,9 @@ class ImageFinder {
   /// excluded. Throws Error if there is no such folder.
   bool Mark(const std::filesystem::path& folder);
 
-  /// Returns the files with an image's extension, or DICOM's first bytes and no extension, in the folder, even if it is marked, and in all unmarked folders
-  /// below; sorted by path. Throws Error with the name of a folder that cannot be read, and if the depth or the number
-  /// of entries exceeds the limits.
+  /// Returns the files with an image's extension, or DICOM's first bytes and no extension, in the folder, even if it is
+  /// marked, and in all unmarked folders below; sorted by path. Throws Error with the name of a folder that cannot be
+  /// read, and if the depth or the number of entries exceeds the limits.
   std::vector<std::filesystem::path> Find(const std::filesystem::path& folder);
   /// How many files of other types all walks passed, by their endings in lower case (".svs", or "" for none).
   const std::map<std::string, int64_t>& others() const { return others_; }
