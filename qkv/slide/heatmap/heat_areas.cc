@@ -12,8 +12,9 @@
 namespace qkv::slide {
 namespace {
 
-// Pixels of a cell's side in the masks that are outlined: outlines leave out corners of one pixel.
-constexpr int64_t kPixelsOfCell = 2;
+// Pixels of a cell's side in the masks that are outlined: outlines leave out corners of one pixel, and areas that meet
+// at a corner of cells are joined by a pixel there, which bands then share. A mask has at most 4,096 pixels a side.
+int64_t PixelsOfCell(const HeatGrid& ranks) { return std::max(ranks.rows(), ranks.columns()) <= 1024 ? 4 : 2; }
 
 Classification ClassOf(const std::string& what, size_t band) {
   const float above = band == 0 ? 1 : kHeatBands[band - 1].least;
@@ -21,12 +22,13 @@ Classification ClassOf(const std::string& what, size_t band) {
 }
 
 Mask MaskOf(const HeatGrid& ranks, size_t band) {
-  Mask mask{.width = ranks.columns() * kPixelsOfCell, .height = ranks.rows() * kPixelsOfCell, .inside = {}};
+  const int64_t pixels = PixelsOfCell(ranks);
+  Mask mask{.width = ranks.columns() * pixels, .height = ranks.rows() * pixels, .inside = {}};
   mask.inside.resize(static_cast<size_t>(mask.width * mask.height));
   for (int64_t y = 0; y < mask.height; ++y) {
     Spend(mask.width);
     for (int64_t x = 0; x < mask.width; ++x) {
-      const float rank = ranks.values.data()[y / kPixelsOfCell * ranks.columns() + x / kPixelsOfCell];
+      const float rank = ranks.values.data()[y / pixels * ranks.columns() + x / pixels];
       mask.inside[static_cast<size_t>(y * mask.width + x)] = !std::isnan(rank) && HeatBandOf(rank) == band;
     }
   }
@@ -68,7 +70,7 @@ bool TileFeatures::operator()(Feature& feature) {
 
 std::vector<Feature> HeatAreas(const TileScores& tiles, const std::string& what) {
   const HeatGrid ranks = MakeHeatGrid(tiles, HeatValues::kRanked);
-  const auto pixel = static_cast<double>(ranks.cell) / kPixelsOfCell;
+  const auto pixel = static_cast<double>(ranks.cell) / static_cast<double>(PixelsOfCell(ranks));
   std::vector<Feature> features;
   for (size_t band = 0; band < kHeatBands.size(); ++band) {
     Mask mask = MaskOf(ranks, band);
