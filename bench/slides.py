@@ -29,14 +29,15 @@ TITLES = {
     "pytorch": "timm, OpenSlide, DataLoader, PyTorch",
     "pytorch-compiled": "the same, compiled and frozen",
     "onnxruntime": "OpenSlide, threads, ONNX Runtime",
+    "onnxruntime-each": "the same, a pass a thread",
     "slide2vec": "slide2vec",
 }
 PROGRAMS = [
-    *OWN, "slide2vec-fp32", "pytorch-fp32", "pytorch-compiled-fp32", "onnxruntime-fp32", "pytorch-compiled-bf16",
-    "pytorch-int8", "onnxruntime-int8"]  # fmt: skip
+    *OWN, "slide2vec-fp32", "pytorch-fp32", "pytorch-compiled-fp32", "onnxruntime-fp32", "onnxruntime-each-fp32",
+    "pytorch-bf16", "pytorch-int8", "onnxruntime-int8", "onnxruntime-each-int8"]  # fmt: skip
 # The best of 1, 4, 8, 16, 32 images and of 0, 1, 2 workers (`--batch`, `--workers` try others).
-BATCH = {"slide2vec": 8, "pytorch": 8, "pytorch-compiled": 8, "onnxruntime": 8}
-WORKERS = {"slide2vec": 2, "pytorch": 2, "pytorch-compiled": 2, "onnxruntime": 2}
+BATCH = {"slide2vec": 8, "pytorch": 8, "pytorch-compiled": 8, "onnxruntime": 1, "onnxruntime-each": 1}
+WORKERS = {"slide2vec": 2, "pytorch": 2, "pytorch-compiled": 2, "onnxruntime": 2, "onnxruntime-each": 2}
 TILE = 224  # the encoders' own
 WHOLE = 15000  # tiles of a slide
 

@@ -91,6 +91,8 @@ class Pytorch:
 class Onnxruntime:
     """Threads decode, some tiles ahead of the model, which runs on all cores."""
 
+    threads_of_a_pass = staticmethod(lambda job: job["threads"])
+
     def __init__(self, job, precision):
         import numpy as np
         import torch
@@ -104,23 +106,39 @@ class Onnxruntime:
         self.tiles = Tiles(job, lambda image: (np.asarray(image) * scale + shift).transpose(2, 0, 1))
         pixels = torch.randn(job["batch"], 3, 224, 224)
         file = onnx_int8_file if precision == "int8" else onnx_file
-        self.session = onnxruntime_session(file(Path(job["model"]).parent, pixels), job["threads"])
+        self.session = onnxruntime_session(file(Path(job["model"]).parent, pixels), self.threads_of_a_pass(job))
         self.session.run(None, {"pixels": pixels.numpy()})
+
+    def batches(self):
+        """Indices of tiles; the last batch is filled up with the last tile."""
+        batch, last = self.job["batch"], len(self.tiles) - 1
+        return [[min(i, last) for i in range(begin, begin + batch)] for begin in range(0, last + 1, batch)]
+
+    def infer(self, tiles):
+        import numpy as np
+
+        return self.session.run(None, {"pixels": np.stack(tiles)})[0]
+
+    def vectors(self, pool):
+        tiles = pool.map(self.tiles.__getitem__, [i for batch in self.batches() for i in batch])
+        return [self.infer([next(tiles) for _ in batch]) for batch in self.batches()]
 
     def embed(self):
         from concurrent.futures import ThreadPoolExecutor
 
         import numpy as np
 
-        batch, count = self.job["batch"], len(self.tiles)
-        vectors = []
         with ThreadPoolExecutor(self.job["workers"]) as pool:
-            # The last batch is filled up with the last tile.
-            tiles = pool.map(self.tiles.__getitem__, [min(i, count - 1) for i in range(-(-count // batch) * batch)])
-            for _ in range(0, count, batch):
-                pixels = np.stack([next(tiles) for _ in range(batch)])
-                vectors.append(self.session.run(None, {"pixels": pixels})[0])
-        write_h5(self.job, np.concatenate(vectors)[:count])
+            write_h5(self.job, np.concatenate(list(self.vectors(pool)))[: len(self.tiles)])
+
+
+class OnnxruntimeEach(Onnxruntime):
+    """Each thread decodes and computes batches of its own: no pass is shared."""
+
+    threads_of_a_pass = staticmethod(lambda job: 1)
+
+    def vectors(self, pool):
+        return pool.map(lambda batch: self.infer([self.tiles[i] for i in batch]), self.batches())
 
 
 class Slide2vec:
@@ -198,6 +216,8 @@ PIPELINES = {
     "pytorch-compiled-bf16": lambda job: Pytorch(job, "bf16", compiled=True),
     "onnxruntime-fp32": lambda job: Onnxruntime(job, "fp32"),
     "onnxruntime-int8": lambda job: Onnxruntime(job, "int8"),
+    "onnxruntime-each-fp32": lambda job: OnnxruntimeEach(job, "fp32"),
+    "onnxruntime-each-int8": lambda job: OnnxruntimeEach(job, "int8"),
     "slide2vec-fp32": Slide2vec,
 }
 
