@@ -35,7 +35,7 @@ TITLES = {
 PROGRAMS = [
     *OWN, "slide2vec-fp32", "pytorch-fp32", "pytorch-compiled-fp32", "onnxruntime-fp32", "onnxruntime-each-fp32",
     "pytorch-bf16", "pytorch-int8", "onnxruntime-int8", "onnxruntime-each-int8"]  # fmt: skip
-# The best of 1, 4, 8, 16, 32 images and of 0, 1, 2 workers (`--batch`, `--workers` try others).
+# The best of 1, 4, 8, 16 and 32 images with ViT-S (`--batch` and `--workers` try others).
 BATCH = {"slide2vec": 8, "pytorch": 8, "pytorch-compiled": 8, "onnxruntime": 1, "onnxruntime-each": 1}
 WORKERS = {"slide2vec": 2, "pytorch": 2, "pytorch-compiled": 2, "onnxruntime": 2, "onnxruntime-each": 2}
 TILE = 224  # the encoders' own
@@ -182,12 +182,6 @@ def median(row, kind):
     return statistics.median(one[kind] for one in row["runs"])
 
 
-def rival(case, precision, kind):
-    """The fastest peer of a precision, or None."""
-    rows = [row for row in case["rows"] if row["program"] not in OWN and row["program"].endswith(precision)]
-    return min(rows, key=lambda row: kind(row, "work"), default=None)
-
-
 def whole_slide(case, row):
     """Seconds for WHOLE tiles: what a process takes beside its tiles, by median, and the tiles at their rate."""
     return median(row, "process") - median(row, "work") + WHOLE / case["tiles"] * median(row, "work")
@@ -216,7 +210,7 @@ def table(case, threads):
 def report(data):
     """Markdown."""
     loads = [one["load"] for case in data["cases"] for row in case["rows"] for one in row["runs"]]
-    parts = [peers.machine_line(data["machine"]) + f"; {data['rounds']} rounds; load {min(loads):.1f} to {max(loads):.1f}.\n"]
+    parts = [f"{peers.machine_line(data['machine'])}; {data['rounds']} rounds; load {min(loads):.1f} to {max(loads):.1f}.\n"]
     for case in data["cases"]:
         parts.append(table(case, data["machine"]["threads"]))
     return "\n".join(parts)
@@ -231,7 +225,7 @@ def main():
     add("--tiles", type=int, nargs="+", default=[768, 256, 96], metavar="N", help="for each model (default: %(default)s)")
     add("--rounds", type=int, default=3, help="runs of each (default: 3)")
     add("--threads", type=int, default=common.CORES, help="default: all cores")
-    add("--programs", nargs="+", default=PROGRAMS, metavar="NAME", help="default: %(default)s")
+    add("--programs", nargs="+", default=PROGRAMS, choices=PROGRAMS, metavar="NAME", help="default: %(default)s")
     add("--batch", type=int, help="of the pipelines (default: the best of each)")
     add("--workers", type=int, help="of the pipelines (default: the best of each)")
     add("--qkv", type=Path, default=common.ROOT / "build/release/qkv", metavar="PROGRAM")
