@@ -94,7 +94,8 @@ TEST_F(HostileImages, BombsAreRefusedBeforeTheyAreDecoded) {
 TEST_F(HostileImages, EachErrorSaysWhereAndWhat) {
   EXPECT_EQ(DecodeError(""), "the/file: an empty file");
   EXPECT_EQ(DecodeError("GIF"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM or PPM");
-  EXPECT_EQ(DecodeError("<svg></svg>"), "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM or PPM");
+  EXPECT_EQ(DecodeError("<svg></svg>"),
+            "the/file: no JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF, JPEG 2000, DICOM or PPM");
   EXPECT_EQ(DecodeError("P5 0 5 255\n"), "the/file: an image of 0 x 5 pixels");
   EXPECT_EQ(DecodeError("P5 2 2 255\nabc"), "the/file: the file ends too early, at byte 14");
   EXPECT_EQ(DecodeError("P2 1 1 255\n256"), "the/file: PNM: 256 is more than the maximum of 255");

@@ -136,11 +136,11 @@ void Hdf5File::ReadLayout(Hdf5Bytes message, Hdf5Dataset* dataset) const {
   } else {
     Require(kind == kChunked, "{}: {} is a virtual dataset, which takes its elements from other files; copy it", where_,
             dataset->name);
-    Require(
-        version == 3,
-        "{}: {} has an index of chunks of HDF5 1.10 (libver='latest'), which is not read; h5repack --low=0 --high=1 makes a "
-        "file that is",
-        where_, dataset->name);
+    Require(version == 3,
+            "{}: {} has an index of chunks of HDF5 1.10 (libver='latest'), which is not read; h5repack --low=0 "
+            "--high=1 makes a "
+            "file that is",
+            where_, dataset->name);
     layout.kind = Hdf5Layout::Kind::kChunked;
     const uint64_t axes = cursor.Number(1);
     Require(axes >= 2 && axes <= kMostAxes + 1, "{}: the HDF5 file is damaged: chunks of {} axes", where_, axes);
