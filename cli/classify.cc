@@ -175,6 +175,7 @@ void RegisterClassify(Command app, int* exit_code) {
       .AddOption("--keep-header", &options->keep_header,
                  "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
                  "Without it nothing of a header does")
+      .Repeatable()
       .TypeName("FIELD");
   command.AddFlag("--logits", &options->logits, "All logits too, by --json or in -o FILE.jsonl");
   command.Footer(

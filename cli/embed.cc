@@ -144,6 +144,7 @@ void RegisterEmbed(Command app, int* exit_code) {
       .AddOption("--keep-header", &options->keep_header,
                  "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
                  "Without it nothing of a header does")
+      .Repeatable()
       .TypeName("FIELD");
   command
       .AddOption("-o,--output", &options->output,
