@@ -27,9 +27,9 @@ import peers
 OWN = {f"qkv-{precision}": precision for precision in common.PRECISIONS}
 TITLES = {
     "pytorch": "timm, OpenSlide, DataLoader, PyTorch",
-    "pytorch-compiled": "the same, compiled and frozen",
+    "pytorch-compiled": "timm, OpenSlide, DataLoader, PyTorch compiled",
     "onnxruntime": "OpenSlide, threads, ONNX Runtime",
-    "onnxruntime-each": "the same, a pass a thread",
+    "onnxruntime-each": "OpenSlide, ONNX Runtime, a pass a thread",
     "slide2vec": "slide2vec",
 }
 PROGRAMS = [
