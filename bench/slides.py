@@ -84,17 +84,21 @@ def write_areas(path, coords):
 
 
 def run_process(command, log, environment):
-    """{"process" (s), "processors" (s of user and system), "peak" (bytes)} of a process and of those that it waited for;
-    the peak is that of the largest."""
+    """{"process" (s), "processors" (s of user and system, also of processes that it waited for), "peak" (bytes)}. The peak
+    is looked up, since the system's account of it begins with this program's own memory."""
     start = time.perf_counter()
     with open(log, "w") as lines, open(log.with_suffix(".err"), "w") as errors:
         process = subprocess.Popen([str(c) for c in command], stdout=lines, stderr=errors, env=environment)
-        _, status, usage = os.wait4(process.pid, 0)
+        ended, peak = 0, 0
+        while not ended:
+            time.sleep(0.01)
+            peak = max(peak, common.memory(process.pid).get("VmHWM", 0))
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
         process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
     if process.returncode:
         sys.exit(f"{' '.join(map(str, command))}: {log.with_suffix('.err').read_text()[-4000:]}")
-    return {"process": seconds, "processors": usage.ru_utime + usage.ru_stime, "peak": 1024 * usage.ru_maxrss}
+    return {"process": seconds, "processors": usage.ru_utime + usage.ru_stime, "peak": peak}
 
 
 def run_qkv(options, program, model, slide, coords, folder):
