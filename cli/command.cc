@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -16,13 +18,14 @@ constexpr std::string_view kFiles = "Model files, and what they may leave out", 
 
 }  // namespace
 
-void ModelOptions::AddModel(Command command) {
-  command
-      .AddOption(
-          "-m,--model", [this](const std::string& text) { path = app::FindModel(text).string(); },
-          "Folder, file of weights by safetensors or PyTorch, or name of a model in the Hugging Face hub's cache; "
-          "without it the built-in digit classifier answers")
-      .TypeName("MODEL");
+void ModelOptions::AddModel(Command command, bool required) {
+  constexpr std::string_view kWhat =
+      "Folder, file of weights by safetensors or PyTorch, or name of a model in the Hugging Face hub's cache";
+  const Option model = command.AddOption(
+      "-m,--model", [this](const std::string& text) { path = app::FindModel(text).string(); },
+      required ? std::string(kWhat) : fmt::format("{}; without it the built-in digit classifier answers", kWhat));
+  model.TypeName("MODEL");
+  if (required) model.Required();
   AddHints(command);
   command
       .AddOption("--labels", &labels,

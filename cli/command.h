@@ -69,7 +69,8 @@ struct ModelOptions : app::ModelEntry {
   int threads = 0;         // 0: all cores
   bool strict = false;     // settings that qkv does not know are an error
 
-  void AddModel(Command command);      // with --labels, --max-memory, --strict and these:
+  // With --labels, --max-memory, --strict and AddHints. Not `required`: the built-in model answers without -m.
+  void AddModel(Command command, bool required = false);
   void AddStrict(Command command);     // for commands with a --model of their own
   void AddHints(Command command);      // what the model's files may leave out
   void AddPrecision(Command command);  // --dtype and --threads

@@ -48,8 +48,7 @@ Command AddSlideEmbed(Command app, const std::string& name, std::string_view des
                       const std::shared_ptr<SlideEmbedOptions>& options) {
   const Command command = app.AddCommand(name, description);
   options->slides.AddTo(command);
-  options->model.AddModel(command);
-  command.Find("--model").Required();
+  options->model.AddModel(command, /*required=*/true);
   options->model.AddSize(command);
   options->model.AddCompute(command);
   command.AddOption("--pool", &options->model.pool, "As for qkv embed").OneOf({"model", "cls", "mean", "cls+mean"});
@@ -60,9 +59,10 @@ Command AddSlideEmbed(Command app, const std::string& name, std::string_view des
   command
       .AddOption(
           "--layout", [options](const std::string& layout) { options->slides.job.layout = Layouts().at(layout); },
-          "Beside TRIDENT's files: clam (h5_files/, pt_files/) or safetensors")
+          "In the folder of TRIDENT's files also clam (h5_files/, pt_files/) or safetensors")
       .OneOf(Layouts());
-  command.AddFlag("--overwrite", &options->slides.job.overwrite, "Replace vectors that something else made");
+  command.AddFlag("--overwrite", &options->slides.job.overwrite,
+                  "Replace vectors that another encoder or other tiles made, such as those of edited borders");
   return command;
 }
 

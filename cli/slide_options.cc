@@ -68,6 +68,7 @@ void SlideOptions::AddTo(Command command) {
       .Group(kTilesGroup);
   command.AddOption("--min-tissue", &job.grid.min_tissue, "Part of a tile that is tissue at least; 0: any")
       .Range(0.0, 1.0)
+      .ShowDefault()
       .Group(kTilesGroup);
   command
       .AddFlag("--new-tissue", &job.new_tissue,

@@ -36,6 +36,13 @@ TEST_F(SlideHeatmaps, ShowScoresOfATable) {
   EXPECT_TRUE(fs::exists(folder_ / "out/a.geojson.gz"));
 }
 
+TEST_F(SlideHeatmaps, AreWrittenIntoTheWorkingDirectory) {
+  const CommandOutput said =
+      Qkv("slide heatmap one.tif -o a --scores mine.csv --tile-side 256", "cd " + folder_.path().string() + " && ");
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(fs::exists(folder_ / "a.png"));
+}
+
 TEST_F(SlideHeatmaps, MakeAPageAndGoOn) {
   const std::string options = "--scores mine.csv --tile-side 256 --page";
   const CommandOutput said = Run(options);

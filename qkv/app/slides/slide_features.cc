@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,6 +43,24 @@ io::Json ToJson(const slide::Grid& grid) {
           {"overlap_at_level0", grid.overlap_at_level0}};
 }
 
+// The vectors of a file if `what` made them; else nothing if they may be replaced, or throws Error.
+std::optional<slide::FeatureFile> ReadMade(const fs::path& file, const io::Json& what, bool replace) {
+  try {
+    slide::FeatureFile there = slide::ReadFeatureFile(file);
+    const auto made = there.feature_attributes.find(kMadeBy);
+    const bool same = made != there.feature_attributes.end() && std::holds_alternative<std::string>(made->second) &&
+                      std::get<std::string>(made->second) == JsonLine(what);
+    Require(same,
+            "slide: {} has vectors of another encoder, grid or slide; --overwrite replaces them, another --output "
+            "keeps both",
+            file.string());
+    return there;
+  } catch (const Error&) {
+    if (replace) return std::nullopt;
+    throw;
+  }
+}
+
 }  // namespace
 
 slide::Attributes CoordAttributes(const slide::Grid& grid, const slide::SlideFacts& facts, const std::string& name,
@@ -69,22 +88,16 @@ io::Json FeatureMaker::WhatMakes(const Embedder& embedder) const {
 slide::FeatureFile FeatureMaker::Make(Embedder& embedder) {
   const fs::path file = folder.Features(options.encoder, name);
   const io::Json what = WhatMakes(embedder);
-  if (FileExists(file) && !options.overwrite) {
-    slide::FeatureFile there = slide::ReadFeatureFile(file);
-    const auto made = there.feature_attributes.find(kMadeBy);
-    const bool same = made != there.feature_attributes.end() && std::holds_alternative<std::string>(made->second) &&
-                      std::get<std::string>(made->second) == JsonLine(what);
-    Require(same,
-            "slide: {} has vectors of another encoder, grid or slide; --overwrite replaces them, another --output "
-            "keeps both",
-            file.string());
-    from_file = true;
-    return there;
+  if (FileExists(file)) {
+    if (std::optional<slide::FeatureFile> there = ReadMade(file, what, options.overwrite)) {
+      from_file = true;
+      WriteOthers(*there, /*anew=*/false);
+      return *std::move(there);
+    }
   }
   SlideFolder::Prepare(file);
   fs::path journal_file = file;
   journal_file += ".part";
-  if (options.overwrite) fs::remove(journal_file);
   slide::FeatureJournal journal(journal_file, what, std::ssize(grid.coords), events.note);
   Embed(embedder, journal);
   damaged = journal.damaged();
@@ -95,7 +108,9 @@ slide::FeatureFile FeatureMaker::Make(Embedder& embedder) {
       .feature_attributes = {{"name", name}, {"savetodir", file.parent_path().string()}, {kMadeBy, JsonLine(what)}},
       .coord_attributes = CoordAttributes(grid, slide.facts(), name, folder)};
   for (const size_t tile : rows.tiles) made.coords.push_back(grid.coords[tile]);
-  Write(made);
+  WriteOthers(made, /*anew=*/true);
+  // Last: it says that all are there.
+  slide::WriteFeatureFile(file, made);
   journal.Remove();
   return made;
 }
@@ -134,23 +149,24 @@ void FeatureMaker::Embed(Embedder& embedder, slide::FeatureJournal& journal) con
                   });
 }
 
-void FeatureMaker::Write(const slide::FeatureFile& file) const {
+void FeatureMaker::WriteOthers(const slide::FeatureFile& file, bool anew) const {
+  const fs::path parent = folder.Features(options.encoder, name).parent_path();
   if (options.layout == FeatureLayout::kClam) {
-    const fs::path h5 = folder.root() / "h5_files" / (name + ".h5"), pt = folder.root() / "pt_files" / (name + ".pt");
+    const fs::path h5 = parent / "h5_files" / (name + ".h5"), pt = parent / "pt_files" / (name + ".pt");
+    if (!anew && FileExists(h5) && FileExists(pt)) return;
     SlideFolder::Prepare(h5);
     SlideFolder::Prepare(pt);
     slide::WriteFeatureFile(h5, file);
     slide::WriteTorchTensor(pt, file.features);
   } else if (options.layout == FeatureLayout::kSafeTensors) {
-    const fs::path archive = folder.root() / "safetensors" / (name + ".safetensors");
+    const fs::path archive = parent / "safetensors" / (name + ".safetensors");
+    if (!anew && FileExists(archive)) return;
     SlideFolder::Prepare(archive);
     Tensor<int64_t> coords({std::ssize(file.coords), 2});
     for (size_t i = 0; i < file.coords.size(); ++i) std::ranges::copy(file.coords[i], coords.data() + 2 * i);
     io::WriteSafeTensors(archive,
                          {io::Stored<float>("features", file.features), io::Stored<int64_t>("coords", coords)});
   }
-  // Last: it says that all are there.
-  slide::WriteFeatureFile(folder.Features(options.encoder, name), file);
 }
 
 }  // namespace qkv::app

@@ -41,7 +41,9 @@ struct FeatureMaker {
  private:
   io::Json WhatMakes(const Embedder& embedder) const;
   void Embed(Embedder& embedder, slide::FeatureJournal& journal) const;
-  void Write(const slide::FeatureFile& file) const;
+  // The layouts beside TRIDENT's, each encoder's and grid's in a folder of its own; not `anew`: those that are not
+  // there.
+  void WriteOthers(const slide::FeatureFile& file, bool anew) const;
 };
 
 }  // namespace qkv::app

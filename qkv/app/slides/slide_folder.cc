@@ -23,9 +23,11 @@ SlideFolder::SlideFolder(std::filesystem::path root, const slide::GridOptions& g
     : root_(std::move(root)), tiles_(root_ / NameOfGrid(grid)) {}
 
 void SlideFolder::Prepare(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  if (folder.empty()) return;  // the working directory
   std::error_code error;
-  std::filesystem::create_directories(file.parent_path(), error);
-  Require(!error, "slide: cannot make the folder {}: {}", file.parent_path().string(), error.message());
+  std::filesystem::create_directories(folder, error);
+  Require(!error, "slide: cannot make the folder {}: {}", folder.string(), error.message());
 }
 
 }  // namespace qkv::app

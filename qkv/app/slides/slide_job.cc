@@ -77,6 +77,15 @@ std::vector<slide::Feature> AsFeatures(const slide::Tissue& tissue) {
   return features;
 }
 
+// The file of areas that was written last: QuPath also exports gzipped ones, beside qkv's. Empty if there is none.
+fs::path KnownAreas(const fs::path& areas) {
+  const fs::path zipped = areas.string() + ".gz";
+  if (!FileExists(zipped)) return FileExists(areas) ? areas : fs::path();
+  std::error_code error;  // of a file that is not there any more: its time is the earliest
+  const bool older = FileExists(areas) && fs::last_write_time(areas, error) > fs::last_write_time(zipped, error);
+  return older ? areas : zipped;
+}
+
 void DescribeSlide(const slide::SlideFacts& facts, SlideState& state) {
   state.format = facts.format;
   state.reader = facts.reader;
@@ -100,6 +109,8 @@ SlideState SlideJobs::Run(const SlideEntry& entry) {
   try {
     work.slide = slide::OpenSlide(entry.path, {.openslide = options_.openslide, .mpp = entry.mpp});
     DescribeSlide(work.slide->facts(), state);
+    // A grid that cannot be is refused first: tissue that was found without a scale would be taken for edited later.
+    slide::PlanGrid(work.slide->facts(), {}, options_.grid);
     FindTissue(work);
     PlanTiles(work);
     if (options_.save_tiles) SaveTiles(work);
@@ -107,7 +118,9 @@ SlideState SlideJobs::Run(const SlideEntry& entry) {
     if (!options_.heads.empty()) Answer(work);
   } catch (const Error& error) {
     state.error = error.what();
-    Notify(events_.note, state.error);
+    // Among many slides an error must say whose it is.
+    const bool named = state.error.find(state.path) != std::string::npos;
+    Notify(events_.note, named ? state.error : FormatShown("{}: {}", state.path, state.error));
   }
   SaveState(folder_, state);
   return state;
@@ -121,8 +134,8 @@ void SlideJobs::FindTissue(Work& work) {
     Notify(events_.note, why);
   };
   const fs::path areas = folder_.Tissue(name);
-  if (!options_.new_tissue && FileExists(areas)) {
-    work.tissue = slide::ReadGeoJson(areas, events_.note);
+  if (const fs::path known = KnownAreas(areas); !options_.new_tissue && !known.empty()) {
+    work.tissue = slide::ReadGeoJson(known, events_.note);
   } else {
     work.tissue = slide::FindTissue(*work.slide, options_.tissue);
     SlideFolder::Prepare(areas);

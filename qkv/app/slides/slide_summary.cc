@@ -42,7 +42,8 @@ std::set<std::pair<std::string, std::string>> AnswerColumns(const std::vector<Sl
   return columns;
 }
 
-report::Table TableOf(const std::vector<SlideState>& states) {
+// `with_errors`: the page has a section of its own for them.
+report::Table TableOf(const std::vector<SlideState>& states, bool with_errors) {
   using report::Align;
   report::Table table{.columns = {{"slide", Align::kLeft},
                                   {"status", Align::kLeft},
@@ -56,7 +57,7 @@ report::Table TableOf(const std::vector<SlideState>& states) {
                                   {"seconds"}}};
   const auto answers = AnswerColumns(states);
   for (const auto& [head, name] : answers) table.columns.push_back({head + ": " + name});
-  table.columns.push_back({"error", Align::kLeft});
+  if (with_errors) table.columns.push_back({"error", Align::kLeft});
   table.columns.push_back({"path", Align::kLeft});
   for (const SlideState& state : states) {
     std::vector<std::string> row = {state.name,
@@ -74,7 +75,7 @@ report::Table TableOf(const std::vector<SlideState>& states) {
       const bool known = of_head != state.answers.end() && of_head->second.contains(name);
       row.push_back(known ? fmt::format("{:.4f}", of_head->second.at(name)) : "");
     }
-    row.push_back(state.error);
+    if (with_errors) row.push_back(state.error);
     row.push_back(state.path);
     table.rows.push_back(std::move(row));
   }
@@ -90,7 +91,7 @@ std::string ReadPicture(const std::filesystem::path& file) {
   }
 }
 
-std::string PageOf(const SlideFolder& folder, const std::vector<SlideState>& states, const report::Table& table) {
+std::string PageOf(const SlideFolder& folder, const std::vector<SlideState>& states) {
   const auto failed = std::ranges::count_if(states, [](const SlideState& state) { return !state.error.empty(); });
   int64_t tiles = 0, damaged = 0;
   for (const SlideState& state : states) {
@@ -114,7 +115,7 @@ std::string PageOf(const SlideFolder& folder, const std::vector<SlideState>& sta
   page.Gallery(pictures);
   if (states.size() > kPicturesOfPage) page.Note(fmt::format("The first {} of {}.", kPicturesOfPage, states.size()));
   page.Section("Numbers");
-  page.Add(table);
+  page.Add(TableOf(states, /*with_errors=*/false));
   report::Table problems{.columns = {{"slide", report::Align::kLeft}, {"what went wrong", report::Align::kLeft}}};
   for (const SlideState& state : states) {
     if (!state.error.empty()) problems.rows.push_back({state.name, state.error});
@@ -132,9 +133,8 @@ std::string PageOf(const SlideFolder& folder, const std::vector<SlideState>& sta
 std::vector<SlideState> WriteSummary(const SlideFolder& folder) {
   std::vector<SlideState> states = ReadStates(folder);
   Require(!states.empty(), "slide: {}: no results of slides to sum up", folder.root().string());
-  const report::Table table = TableOf(states);
-  WriteFile(folder.root() / "summary.csv", report::ToCsv(table));
-  WriteFile(folder.root() / "summary.html", PageOf(folder, states, table));
+  WriteFile(folder.root() / "summary.csv", report::ToCsv(TableOf(states, /*with_errors=*/true)));
+  WriteFile(folder.root() / "summary.html", PageOf(folder, states));
   return states;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "qkv/app/slides/slide_summary.h"
@@ -89,6 +90,12 @@ TEST_F(SlideJob, ReplacesVectorsOnlyIfItIsTold) {
   options_.overwrite = true;
   EXPECT_EQ(Run(slide).error, "");
   EXPECT_NE(ReadFile(Features("one")), bytes);
+  options_.new_tissue = false;
+  Run(slide);
+  EXPECT_EQ(begun_, 0) << "these are the same";
+  fs::resize_file(Features("one"), 100);
+  EXPECT_EQ(Run(slide).error, "");
+  EXPECT_EQ(slide::ReadFeatureFile(Features("one")).coords.size(), static_cast<size_t>(begun_));
 }
 
 TEST_F(SlideJob, TakesEditedTissue) {
@@ -100,6 +107,28 @@ TEST_F(SlideJob, TakesEditedTissue) {
   EXPECT_EQ(Run(slide).tiles, 16);
   options_.new_tissue = true;
   EXPECT_EQ(Run(slide).tiles, whole.tiles);
+}
+
+// QuPath exports either; the last export is meant.
+TEST_F(SlideJob, TakesGzippedTissueThatWasWrittenLater) {
+  const SlideEntry slide = Make("one");
+  options_.encoder = "";
+  const SlideState whole = Run(slide);
+  const slide::Feature square = {.area = {.outer = {{256, 256}, {512, 256}, {512, 512}, {256, 512}}, .holes = {}}};
+  const fs::path areas = SlideFolder(options_.output, options_.grid).Tissue("one"), zipped = areas.string() + ".gz";
+  slide::WriteGeoJson(zipped, std::span(&square, 1));
+  fs::last_write_time(zipped, fs::last_write_time(areas) + std::chrono::seconds(1));
+  EXPECT_EQ(Run(slide).tiles, 16);
+  fs::last_write_time(zipped, fs::last_write_time(areas) - std::chrono::seconds(1));
+  EXPECT_EQ(Run(slide).tiles, whole.tiles);
+}
+
+// Else its borders would stay those of a guess when the scale is given.
+TEST_F(SlideJob, FindsNoTissueWithoutAScale) {
+  const SlideEntry slide = Make("one", {.mpp = 0});
+  EXPECT_NE(Run(slide).error, "");
+  EXPECT_NE(notes_.find(slide.path.string() + ": grid: "), std::string::npos) << notes_;
+  EXPECT_FALSE(fs::exists(SlideFolder(options_.output, options_.grid).Tissue("one")));
 }
 
 TEST_F(SlideJob, NamesCountsAndSkipsADamagedTile) {
@@ -143,12 +172,16 @@ TEST_F(SlideJob, ASlideThatIsNoneHasAnErrorAndTheSummaryNamesIt) {
   }
 }
 
+// Also beside vectors that an earlier run made.
 TEST_F(SlideJob, OtherLayoutsLieBeside) {
+  const SlideEntry slide = Make("one");
+  Run(slide);
   options_.layout = FeatureLayout::kClam;
-  Run(Make("one"));
-  EXPECT_EQ(slide::ReadFeatureFile(options_.output / "h5_files/one.h5").coords,
-            slide::ReadFeatureFile(Features("one")).coords);
-  EXPECT_TRUE(fs::exists(options_.output / "pt_files/one.pt"));
+  Run(slide);
+  EXPECT_EQ(begun_, 0);
+  const fs::path folder = Features("one").parent_path();
+  EXPECT_EQ(slide::ReadFeatureFile(folder / "h5_files/one.h5").coords, slide::ReadFeatureFile(Features("one")).coords);
+  EXPECT_TRUE(fs::exists(folder / "pt_files/one.pt"));
 }
 
 }  // namespace
