@@ -158,7 +158,42 @@ def task_sentences():
     ]
 
 
+def tile_results():
+    """{(task, kind): runs, by seed} of bench/tile_kinds.cc"""
+    results = {}
+    for line in (FOLDER / "tiles.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        results.setdefault((run["task"], run["kind"]), []).append(run)
+    return results
+
+
+LEARNED = 0.9  # AUC on bags as small as those of training
+
+
+def learned_tiles(kind, task):
+    return [run for run in tile_results()[task, kind] if run["64"]["auc"] > LEARNED]
+
+
+def tiles_table():
+    names = {"shared_kv": "K = V", "low_rank": "low rank, half", "separate+sines": "separate, with sines",
+             "merged+sines": "merged, with sines", "abmil": "gated attention alone"}  # fmt: skip
+    rows = []
+    for kind in dict.fromkeys(kind for _, kind in tile_results()):
+        cells = [names.get(kind, kind)]
+        for task in ("direction", "same"):
+            runs = learned_tiles(kind, task)
+            cells += [str(len(runs)), f"{mean(run['20160']['auc'] for run in runs):.2f}" if runs else ""]
+        rows.append(cells)
+    return table(["kind", "direction: seeds of 8", "AUC, 20,160 tiles", "same: seeds of 8", "AUC, 20,160 tiles"], rows)
+
+
+def tiles_sentences():
+    without = sum(len(learned_tiles(kind, "direction")) for kind in ("shared", "unified"))
+    others = sum(len(learned_tiles(kind, "direction")) for kind in ("separate", "symmetric", "low_rank"))
+    return [f"in {without} of 16 runs", f"the three others with rotary positions in {others} of 24"]
+
+
 def parts():
     """[(name of a part of the page, its text, sentences that the page must say)]"""
     return [("kinds", kinds_table(), kinds_sentences()), ("rates", rates_table(), []),
-            ("tasks", tasks_table(), task_sentences())]  # fmt: skip
+            ("tasks", tasks_table(), task_sentences()), ("tiles", tiles_table(), tiles_sentences())]  # fmt: skip

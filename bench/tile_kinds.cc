@@ -2,7 +2,7 @@
 // tiles in each kind of attention, at learning rates searched alike, on relations between neighbouring tiles, and tests
 // them on bags of the same size and of 20,160 tiles. Prints a line of JSON a run.
 //
-//     qkv_tile_kinds TASK KIND[,KIND…] SEEDS [BAGS]      BAGS: of 20,160 tiles, tested with the first seed's model
+//     qkv_tile_kinds TASK KIND[,KIND…] SEEDS [BAGS]      BAGS: of 20,160 tiles, tested with each
 //
 // A bag is a grid of tiles whose vectors are noise; among them lie pairs of neighbours of the types A and B, in each
 // bag equally many of both, so that no sum over tiles tells its class:
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
           {"task", argv[1]}, {"kind", kind}, {"seed", seed}, {"rate", best_rate}, {"parameters", parameters}};
       line["64"] = Test(network, best, direction, kSmall, kSmall, kTestBags);
       line["1024"] = Test(network, best, direction, 32, 32, 40);
-      if (large > 0 && seed == 0) line["20160"] = Test(network, best, direction, kLargeRows, kLargeColumns, large);
+      if (large > 0) line["20160"] = Test(network, best, direction, kLargeRows, kLargeColumns, large);
       fmt::print("{}\n", line.dump());
       std::fflush(stdout);
     }
