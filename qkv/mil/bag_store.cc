@@ -47,7 +47,8 @@ std::shared_ptr<const BagStore::Entry> BagStore::Load(int64_t slide, uint64_t* c
           bag.coords.size(), x.dim(0), positions_ ? ", and the model reads positions; use positions none" : "");
   most_tiles_ = std::max(most_tiles_, x.dim(0));
   if (checksum != nullptr) {
-    const std::string label = fmt::format("{}\n{}\n{}\n{}", of.name, of.patient, of.label, bag.side);
+    const std::string label =
+        fmt::format("{}\n{}\n{}\n{}\n{}", of.name, of.patient, of.label, static_cast<int>(of.split), bag.side);
     *checksum = CombineChecksums(*checksum, Fnv1a().Add(label).value());
     *checksum = CombineChecksums(*checksum, Checksum(std::as_bytes(x.span())));
     *checksum = CombineChecksums(*checksum, Checksum(std::as_bytes(std::span(bag.coords))));

@@ -229,6 +229,12 @@ MilResult Train(const Cohort& cohort, const MilOptions& given, const fs::path& f
   const ThreadCount threads(options.threads > 0 ? static_cast<int>(options.threads) : NumThreads());
   BagStore bags(cohort, options.model.positions != TilePositions::kNone, MemoryLimit() / 4);
   std::vector<Fold> folds = MakeFolds(cohort, options.folds, MixSeed(static_cast<uint64_t>(options.seed), kFoldStream));
+  if (folds.size() == 1 && folds[0].test == folds[0].validation && observer.note) {
+    observer.note(
+        "the table has no test part: the validation part, by which epochs are chosen, is tested, so the numbers are "
+        "too "
+        "good");
+  }
   const uint64_t data = bags.ReadAll(observer.reading);
   options.model.inputs = bags.width();
   options.model.classes = cohort.classes;

@@ -140,6 +140,27 @@ TEST(MilTraining, RefusesOtherDataOptionsAndFolders) {
   EXPECT_NE(ErrorMessage([&] { Train(cohort, options, folder.path(), false); }).find("there is"), std::string::npos);
 }
 
+// Slides that trained would be tested otherwise.
+TEST(MilTraining, AResumedRunHasTheSameSplit) {
+  Cohort cohort = PlantedCohort(9);
+  for (size_t i = 0; i < cohort.slides.size(); ++i) {
+    cohort.slides[i].split = i < 8 ? Split::kTrain : i < 12 ? Split::kValidation : Split::kTest;
+  }
+  MilOptions options = QuickOptions();
+  options.epochs = 1;
+  const TemporaryFolder folder;
+  std::string notes;
+  const MilObserver observer{.note = [&](const std::string& note) { notes += note; }};
+  Train(cohort, options, folder / "run", false, observer);
+  EXPECT_EQ(notes.find("no test part"), std::string::npos);
+  for (Cohort::Slide& slide : cohort.slides) {
+    if (slide.split == Split::kTest) slide.split = Split::kValidation;
+  }
+  EXPECT_NE(ErrorMessage([&] { Train(cohort, options, folder / "run", true); }).find("/data"), std::string::npos);
+  Train(cohort, options, folder / "other", false, observer);
+  EXPECT_NE(notes.find("no test part"), std::string::npos);
+}
+
 TEST(MilTraining, BadBagsAreNamed) {
   const TemporaryFolder folder;
   const Cohort good = PlantedCohort(9);
