@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -82,7 +83,9 @@ void CheckTable(const std::vector<LabelledSlide>& rows, std::string_view where) 
 std::optional<double> AsNumber(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  // "nan" is a name: it has no order.
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  return is_number ? std::optional(value) : std::nullopt;
 }
 
 void RequireClasses(const Cohort& cohort, const Fold& fold, size_t number) {

@@ -45,6 +45,8 @@ TEST(Cohort, ClassesAreSorted) {
   EXPECT_EQ(classes("slide,label\na,10\nb,9\nc,10\n"), (std::vector<std::string>{"9", "10"}));
   EXPECT_EQ(classes("slide,label\na,x\nb,9\n"), (std::vector<std::string>{"9", "x"}));
   EXPECT_NE(ErrorMessage([&] { classes("slide,label\na,x\nb,x\n"); }).find("two classes"), std::string::npos);
+  // No number: it would have no place among the others, and be a class several times.
+  EXPECT_EQ(classes("slide,label\na,nan\nb,1\nc,nan\nd,0\ne,nan\n"), (std::vector<std::string>{"0", "1", "nan"}));
 }
 
 TEST(Folds, AreOfWholePatientsAndStratified) {
