@@ -78,6 +78,15 @@ struct DicomLayout {
   bool grey() const { return photometric.starts_with("MONOCHROME"); }
 };
 
+/// The description of a palette or a table of grey levels.
+struct DicomTableShape {
+  int64_t count = 0, first = 0;  // entries, 1 to 65,536; the input of the first
+  int bits = 16;                 // of an entry, 1 to 16
+};
+
+/// From the element's three numbers. Throws Error, prefixed with the file's where(), for others: decoders count on it.
+DicomTableShape ReadDicomTableShape(const DicomFile& file, std::span<const double> numbers, bool is_signed);
+
 /// Throws Error that says why if the file holds no frames that can be decoded: what it holds instead, or which value
 /// has no meaning.
 DicomLayout ReadDicomLayout(const DicomFile& file);

@@ -237,13 +237,9 @@ struct DicomPalette {
 
 DicomPalette ReadPalette(const DicomFile& file, const DicomLayout& l, uint16_t colour) {
   const auto part = [&](uint16_t element) { return DicomStep{0x0028, static_cast<uint16_t>(element + colour), 0}; };
-  const std::vector<double> descriptor = file.Numbers(part(0x1101));
-  Require(descriptor.size() == 3, "{}: DICOM: a palette without its description", file.where());
+  const auto [count, first, bits] = ReadDicomTableShape(file, file.Numbers(part(0x1101)), l.is_signed);
   DicomPalette palette;
-  const int64_t count =
-      descriptor[0] <= 0 ? static_cast<int64_t>(descriptor[0]) + 65536 : static_cast<int64_t>(descriptor[0]);
-  palette.first = static_cast<int64_t>(descriptor[1]);
-  if (l.is_signed && palette.first > 32767) palette.first -= 65536;
+  palette.first = first;
   palette.entries = file.Numbers(part(0x1201));
   Require(!palette.entries.empty(),
           "{}: DICOM: a palette in segments, which qkv does not read (gdcmconv "
@@ -259,7 +255,7 @@ DicomPalette ReadPalette(const DicomFile& file, const DicomLayout& l, uint16_t c
     }
     palette.entries = std::move(bytes);
   } else {
-    palette.bits = descriptor[2] == 8 ? 8 : 16;
+    palette.bits = bits == 8 ? 8 : 16;
   }
   Require(std::ssize(palette.entries) >= count, "{}: DICOM: a palette of {} entries, {} are declared", file.where(),
           palette.entries.size(), count);
@@ -297,6 +293,19 @@ void YbrToRgb(const int32_t* in, uint8_t* out) {
 }
 
 }  // namespace
+
+DicomTableShape ReadDicomTableShape(const DicomFile& file, std::span<const double> numbers, bool is_signed) {
+  constexpr double kMost = 65536;  // written as 0, and as a negative number where 16 bits were read with a sign
+  const bool known = numbers.size() == 3 && numbers[0] > -kMost && numbers[0] <= kMost &&
+                     std::abs(numbers[1]) <= kMost && numbers[2] >= 1;
+  Require(known, "{}: DICOM: a table whose description is {}; expected a number of entries, the first, and bits",
+          file.where(), numbers.empty() ? "missing" : "none");
+  DicomTableShape shape{.count = static_cast<int64_t>(numbers[0]), .first = static_cast<int64_t>(numbers[1])};
+  if (shape.count <= 0) shape.count += static_cast<int64_t>(kMost);
+  if (is_signed && shape.first > 32767) shape.first -= static_cast<int64_t>(kMost);
+  shape.bits = static_cast<int>(std::min(numbers[2], 16.0));
+  return shape;
+}
 
 DicomLayout ReadDicomLayout(const DicomFile& file) {
   RequireDecodable(file);

@@ -22,13 +22,9 @@ std::optional<DicomTable> ReadDicomTable(const DicomFile& file, DicomStep sequen
                   entries_path[] = {sequence, {0x0028, 0x3006, 0}};
   const std::vector<double> description = file.Numbers(description_path);
   if (description.empty()) return {};
-  Require(description.size() == 3, "{}: DICOM: a table of grey levels without its description", file.where());
+  const auto [count, first, bits] = ReadDicomTableShape(file, description, is_signed);
   DicomTable table;
-  auto count = static_cast<int64_t>(description[0]);
-  if (count <= 0) count += 65536;
-  table.first = static_cast<int64_t>(description[1]);
-  if (is_signed && table.first > 32767) table.first -= 65536;
-  const int bits = static_cast<int>(std::clamp(description[2], 1.0, 16.0));
+  table.first = first;
   table.most = std::ldexp(1, bits) - 1;
   table.entries = file.Numbers(entries_path);
   Require(std::ssize(table.entries) >= count, "{}: DICOM: a table of {} grey levels, {} are declared", file.where(),
@@ -40,9 +36,9 @@ std::optional<DicomTable> ReadDicomTable(const DicomFile& file, DicomStep sequen
 }
 
 double Entry(const DicomTable& table, double value) {
-  const double place =
-      std::clamp(value - static_cast<double>(table.first), 0.0, static_cast<double>(table.entries.size() - 1));
-  return table.entries[static_cast<size_t>(place)];
+  const double place = value - static_cast<double>(table.first);
+  if (!(place > 0)) return table.entries.front();  // NaN too, of a table before this
+  return table.entries[static_cast<size_t>(std::min(place, static_cast<double>(table.entries.size() - 1)))];
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // DICOM against pydicom and the formulas of its standard (generate_dicom.py).
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "qkv/image/dicom_mark.h"
@@ -179,6 +180,67 @@ TEST_F(Dicom, IsRecognisedBeforeTiff) {
   EXPECT_TRUE(IsDicom(file));
   ExpectSame(Decode(file, {}, "file"), ToImage(*golden_.Find("shown/linear#0")), "linear");
   EXPECT_FALSE(IsDicom(std::as_bytes(std::span(tiff))));
+}
+
+// A data set in explicit VR and little-endian order.
+class DataSet {
+ public:
+  DataSet() : bytes_(std::string(128, '\0') + "DICM") {}
+  DataSet& Add(uint32_t tag, std::string_view vr, std::string_view value) {
+    Put<uint16_t>(tag >> 16).Put<uint16_t>(tag).bytes_ += vr;
+    if (vr == "OW" || vr == "SQ") {
+      Put<uint16_t>(0).Put<uint32_t>(value.size());
+    } else {
+      Put<uint16_t>(value.size());
+    }
+    bytes_ += value;
+    return *this;
+  }
+  template <typename T>
+  DataSet& Add(uint32_t tag, std::string_view vr, const std::vector<T>& values) {
+    return Add(tag, vr, std::string_view(reinterpret_cast<const char*>(values.data()), sizeof(T) * values.size()));
+  }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(bytes_)); }
+
+ private:
+  template <typename T>
+  DataSet& Put(uint64_t value) {
+    const T number = static_cast<T>(value);
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
+    return *this;
+  }
+
+  std::string bytes_;
+};
+
+DataSet FourPixels(std::string_view photometric) {
+  DataSet set;
+  set.Add<uint16_t>(0x00280002, "US", {1}).Add(0x00280004, "CS", photometric);
+  set.Add<uint16_t>(0x00280010, "US", {2}).Add<uint16_t>(0x00280011, "US", {2});
+  set.Add<uint16_t>(0x00280100, "US", {16}).Add<uint16_t>(0x00280101, "US", {16});
+  return set;
+}
+
+// Entries beyond a table would be read.
+TEST_F(Dicom, TablesOfImpossibleSizesAreRefused) {
+  const std::vector<uint16_t> pixels = {0, 1, 2, 3}, entries = {5, 6, 7, 8};
+  for (const double count : {-65536.0, -1e300, 1e300, 70000.0, std::numeric_limits<double>::quiet_NaN()}) {
+    DataSet palette = FourPixels("PALETTE COLOR ");
+    for (uint32_t colour = 1; colour <= 3; ++colour) {
+      palette.Add<double>(0x00281100 + colour, "FD", {count, 0, 16});
+    }
+    for (uint32_t colour = 1; colour <= 3; ++colour) palette.Add(0x00281200 + colour, "OW", entries);
+    EXPECT_NE(Refusal(palette.Add(0x7FE00010, "OW", pixels).bytes()).find("description"), std::string::npos) << count;
+    DataSet item;
+    item.Add<double>(0x00283002, "FD", {count, 0, 16}).Add(0x00283006, "OW", entries);
+    const std::string_view table(reinterpret_cast<const char*>(item.bytes().data()) + 132, item.bytes().size() - 132);
+    std::string sequence("\xFE\xFF\x00\xE0", 4);
+    const auto length = static_cast<uint32_t>(table.size());
+    sequence.append(reinterpret_cast<const char*>(&length), 4).append(table);
+    DataSet grey = FourPixels("MONOCHROME2 ");
+    grey.Add(0x00283010, "SQ", sequence).Add(0x7FE00010, "OW", pixels);
+    EXPECT_NE(Refusal(grey.bytes()).find("description"), std::string::npos) << count;
+  }
 }
 
 }  // namespace

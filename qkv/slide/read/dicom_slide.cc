@@ -31,13 +31,20 @@ constexpr int kMaxFiles = 4096, kMaxParts = 256;
 // Decoded tiles that are kept: regions of an encoder's grid cut most tiles of a file in two.
 constexpr int64_t kCacheBytes = int64_t{64} << 20;
 
+// A place or an offset among frames; nothing for what no slide has.
+std::optional<int64_t> AsPlace(std::optional<double> number) {
+  constexpr double kMostPlace = 1 << 30;
+  if (!number || !(std::abs(*number) <= kMostPlace)) return {};
+  return static_cast<int64_t>(*number);
+}
+
 // One file of a slide.
 struct Part {
   explicit Part(const fs::path& path)
       : name(path.native()), mapped(path), file(mapped.bytes(), name), layout(image::ReadDicomLayout(file)) {
     width = Size(kMatrixColumns, layout.columns);
     height = Size(kMatrixRows, layout.rows);
-    offset = static_cast<int64_t>(file.Number(kConcatenationOffset).value_or(0));
+    offset = AsPlace(file.Number(kConcatenationOffset)).value_or(0);
   }
 
   int64_t Size(DicomStep element, int64_t otherwise) const {
@@ -195,9 +202,9 @@ class DicomSlide final : public Slide {
     constexpr DicomStep kPlane{0x0048, 0x021A, 0};
     const DicomStep own{0x5200, 0x9230, frame};
     const DicomStep x_path[] = {own, kPlane, {0x0048, 0x021E, 0}}, y_path[] = {own, kPlane, {0x0048, 0x021F, 0}};
-    const std::optional<double> x = part.file.Number(x_path), y = part.file.Number(y_path);
+    const std::optional<int64_t> x = AsPlace(part.file.Number(x_path)), y = AsPlace(part.file.Number(y_path));
     if (!x || !y) return {};
-    return std::pair(static_cast<int64_t>(*x) - 1, static_cast<int64_t>(*y) - 1);
+    return std::pair(*x - 1, *y - 1);
   }
 
   static void AddPositions(DicomLevel& level) {
