@@ -14,7 +14,8 @@
 
 namespace qkv::app {
 
-/// Writes the image of this index, of images that are not all in files. Called from several threads at a time.
+/// Writes the image of this index, of images that are not all in files; may throw WrongImages. Called from several
+/// threads at a time.
 using ReadStored =
     std::function<void(size_t index, const image::DecodeOptions& options, image::Workspace&, image::Image& image)>;
 
@@ -24,7 +25,8 @@ struct ImageList {
   int failed = 0;        // folders without an image; a note names each
 };
 
-/// The images are not of the kind that the model is for. Ends the work on all images; any other error leaves out one.
+/// The images are not of the kind that the model is for, or nothing can be read any more. Ends the work on all images;
+/// any other error leaves out one.
 class WrongImages : public Error {
  public:
   using Error::Error;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
@@ -126,27 +125,42 @@ void FeatureMaker::Embed(Embedder& embedder, slide::FeatureJournal& journal) con
     tiles.files.emplace_back(
         fmt::format("{}, tile at {},{}", path.string(), grid.coords[tile][0], grid.coords[tile][1]));
   }
-  std::mutex mutex;
-  // Tiles that cannot be read are noted here: the pipeline only counts what it leaves out.
   tiles.read = [&](size_t index, const image::DecodeOptions&, image::Workspace&, image::Image& pixels) {
-    try {
-      slide::ReadTile(slide, grid, missing[index], pixels);
-    } catch (const slide::DamagedRegion& error) {
-      const std::lock_guard lock(mutex);
-      journal.AddDamaged(missing[index], error.what());
-      throw;
-    }
+    ReadOne(missing[index], journal, pixels);
   };
   if (events.begin) events.begin(name, std::ssize(missing));
   embedder.Images(tiles, {.batch = options.batch, .note = events.note, .advance = events.advance},
                   /*unit_length=*/false, [&](std::span<const Embedding> embeddings) {
-                    const std::lock_guard lock(mutex);
                     for (const Embedding& embedding : embeddings) {
                       Require(embedding.shape.rank() == 1,
                               "slide: --pool tokens gives several vectors of a tile; expected one");
                       journal.Add(missing[embedding.file], embedding.values);
                     }
                   });
+  // What the pipeline has left out besides, it has named.
+  for (const size_t tile : missing) {
+    if (!journal.Has(tile)) {
+      journal.AddDamaged(tile, FormatShown("{}, tile at {},{}: its vector holds NaN or infinity", path.string(),
+                                           grid.coords[tile][0], grid.coords[tile][1]));
+    }
+  }
+}
+
+// A damaged tile is noted and left out. Any other error ends the slide, or its vectors would lack tiles that are good:
+// the slide has changed, OpenSlide cannot be started, the disk is full.
+void FeatureMaker::ReadOne(size_t tile, slide::FeatureJournal& journal, image::Image& pixels) const {
+  try {
+    try {
+      slide::ReadTile(slide, grid, tile, pixels);
+    } catch (const slide::DamagedRegion& error) {
+      journal.AddDamaged(tile, error.what());
+      throw;
+    }
+  } catch (const slide::DamagedRegion&) {
+    throw;
+  } catch (const Error& error) {
+    throw WrongImages(error.what());
+  }
 }
 
 void FeatureMaker::WriteOthers(const slide::FeatureFile& file, bool anew) const {

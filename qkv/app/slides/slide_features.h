@@ -34,13 +34,15 @@ struct FeatureMaker {
   bool from_file = false;                      // an earlier run had made all vectors
   std::map<size_t, std::string> damaged = {};  // tiles that this and stopped runs could not read, and why
 
-  /// The vectors that an earlier run made of the same tiles with the same encoder, or new ones. Throws Error if the
-  /// file has others and may not be overwritten.
+  /// The vectors that an earlier run made of the same tiles with the same encoder, or new ones; and their files in
+  /// options.layout. Throws Error if the file has others and may not be overwritten, and for what ends the slide and no
+  /// single tile; then a later run goes on from the journal.
   slide::FeatureFile Make(Embedder& embedder);
 
  private:
   io::Json WhatMakes(const Embedder& embedder) const;
   void Embed(Embedder& embedder, slide::FeatureJournal& journal) const;
+  void ReadOne(size_t tile, slide::FeatureJournal& journal, image::Image& pixels) const;
   // The layouts beside TRIDENT's, each encoder's and grid's in a folder of its own; not `anew`: those that are not
   // there.
   void WriteOthers(const slide::FeatureFile& file, bool anew) const;

@@ -58,8 +58,8 @@ class SlideJobs {
 
   const SlideFolder& folder() const { return folder_; }
 
-  /// Takes a slide as far as the options say, and writes its state. A slide that cannot be read has an error in its
-  /// state; a full disk and the like are thrown as Error.
+  /// Takes a slide as far as the options say, and writes its state. What ends it is the error in its state; Error
+  /// is thrown if that cannot be read or written.
   SlideState Run(const SlideEntry& slide);
 
  private:

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 
+#include "qkv/app/slides/slide_features.h"
 #include "qkv/app/slides/slide_summary.h"
 #include "qkv/core/file.h"
 #include "qkv/slide/files/feature_file.h"
@@ -182,6 +184,51 @@ TEST_F(SlideJob, OtherLayoutsLieBeside) {
   const fs::path folder = Features("one").parent_path();
   EXPECT_EQ(slide::ReadFeatureFile(folder / "h5_files/one.h5").coords, slide::ReadFeatureFile(Features("one")).coords);
   EXPECT_TRUE(fs::exists(folder / "pt_files/one.pt"));
+}
+
+TEST_F(SlideJob, OtherLayoutsAreMadeOfVectorsThatExist) {
+  const SlideEntry slide = Make("one");
+  Run(slide);
+  options_.layout = FeatureLayout::kSafeTensors;
+  EXPECT_EQ(Run(slide).error, "");
+  EXPECT_EQ(begun_, 0);
+  EXPECT_TRUE(fs::exists(options_.output / "safetensors/one.safetensors"));
+}
+
+// Grey, until it cannot be read any more, as a slide that is replaced meanwhile.
+class VanishingSlide : public slide::Slide {
+ public:
+  explicit VanishingSlide(int reads) : left_(reads) { facts_.levels.push_back({1024, 1024, 1}); }
+  void Read(int, const slide::Region& region, image::Image& pixels) const override {
+    Require(left_-- > 0, "the slide has changed");
+    pixels.pixels.Reuse({region.height, region.width, 3});
+    std::ranges::fill(pixels.pixels.span(), uint8_t{100});
+  }
+  image::Image ReadAssociated(const std::string&) const override { return {}; }
+
+ private:
+  mutable std::atomic<int> left_;
+};
+
+TEST_F(SlideJob, WhatIsNoDamagedTileEndsTheSlideAndKeepsItsJournal) {
+  const fs::path path = folder_ / "one.tif";
+  WriteFile(path, "its bytes");
+  slide::Grid grid{.options = options_.grid, .size_at_level = 64, .size_at_level0 = 64, .coords = {}};
+  for (int64_t i = 0; i < 256; ++i) grid.coords.push_back({64 * (i % 16), 64 * (i / 16)});
+  const SlideFolder results(options_.output, options_.grid);
+  const SlideEvents events;
+  const std::string name = "one";
+  options_.batch = 1;
+  const auto make = [&](int reads) {
+    const VanishingSlide slide(reads);
+    Embedder embedder("slide", AnyModel(ModelEntry()));
+    FeatureMaker maker{slide, grid, name, path, options_, results, events};
+    return maker.Make(embedder);
+  };
+  EXPECT_NE(ErrorMessage([&] { make(100); }).find("the slide has changed"), std::string::npos);
+  EXPECT_FALSE(fs::exists(Features(name)));
+  EXPECT_TRUE(fs::exists(Features(name).string() + ".part"));
+  EXPECT_EQ(make(255).coords.size(), 256u);  // some are in the journal
 }
 
 }  // namespace
