@@ -18,7 +18,7 @@ namespace {
 
 // More than any slide has, and few enough to read.
 constexpr size_t kMaxPages = 4096, kMaxSubPages = 64;
-// Texts of a directory that are looked at.
+// Texts of all directories together, which may share their bytes in the file.
 constexpr size_t kMaxText = size_t{64} << 20;
 // libtiff's buffers for a directory that is read bit by bit.
 constexpr int64_t kSmallTables = int64_t{1} << 18;
@@ -138,6 +138,12 @@ bool ReadPage(TIFF* tiff, TiffPage& page) {
   return page.piece_width > 0 && page.piece_height > 0;
 }
 
+void RequireShortTexts(const std::vector<TiffPage>& pages, const std::filesystem::path& path) {
+  size_t bytes = 0;
+  for (const TiffPage& page : pages) bytes += page.description.size() + page.software.size();
+  Require(bytes <= kMaxText, "slide: {}: TIFF: descriptions of more than {} bytes", path.string(), kMaxText);
+}
+
 }  // namespace
 
 TiffHandle::TiffHandle(int descriptor, uint64_t size, int64_t most)
@@ -193,6 +199,7 @@ std::vector<TiffPage> TiffFile::ReadPages() const {
     Require(pages.size() < kMaxPages, "slide: {}: TIFF: more than {} directories", path_.string(), kMaxPages);
     pages.emplace_back();
     check(ReadPage(handle.get(), pages.back()));
+    RequireShortTexts(pages, path_);
     if (TIFFLastDirectory(handle.get()) != 0) break;
   }
   check(!pages.empty());
@@ -208,6 +215,7 @@ std::vector<TiffPage> TiffFile::ReadSubPages(const TiffPage& page) const {
     const bool ok = handle.is_open() && TIFFSetSubDirectory(handle.get(), offset) == 1 &&
                     ReadPage(handle.get(), pages.back()) && !handle.has_message();
     if (!ok) Fail("slide: {}: TIFF: sub-directory at byte {}: {}", path_.string(), offset, handle.TakeMessage());
+    RequireShortTexts(pages, path_);
   }
   return pages;
 }

@@ -1,4 +1,5 @@
 // Damaged and hostile TIFFs: whatever a byte says, reading ends, with pixels or an Error that names the file.
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -172,6 +173,36 @@ TEST_F(HostileTiffs, LargePiecesAreHeldToTheMemoryLimit) {
   const std::string error = ReadAll(WithEntry("pyramid_lzw", 322, large));
   SetMemoryLimit(kept);
   EXPECT_NE(error.find("slide.tiff"), std::string::npos) << error;
+}
+
+// Directories that share one text in the file would take its bytes each.
+TEST_F(HostileTiffs, ManyDirectoriesWithOneText) {
+  constexpr uint32_t kDirectories = 80, kTextBytes = 1 << 20, kEntries = 6, kSize = 2 + 12 * kEntries + 4;
+  std::string bytes(8 + kDirectories * kSize, '\0');
+  const auto put_short = [&](size_t at, uint16_t value) { std::memcpy(bytes.data() + at, &value, 2); };
+  bytes.replace(0, 4, std::string_view("II*\0", 4));
+  Put(bytes, 4, 8);
+  for (uint32_t d = 0; d < kDirectories; ++d) {
+    size_t at = 8 + size_t{d} * kSize;
+    put_short(at, kEntries);
+    at += 2;
+    const uint32_t text = 8 + kDirectories * kSize;
+    for (const auto& [tag, type, count, value] : {std::array<uint32_t, 4>{256, 4, 1, 16},
+                                                  {257, 4, 1, 16},
+                                                  {262, 3, 1, 1},
+                                                  {270, 2, kTextBytes, text},
+                                                  {273, 4, 1, 8},
+                                                  {279, 4, 1, 32}}) {
+      put_short(at, static_cast<uint16_t>(tag));
+      put_short(at + 2, static_cast<uint16_t>(type));
+      Put(bytes, at + 4, count);
+      Put(bytes, at + 8, value);
+      at += 12;
+    }
+    Put(bytes, at, d + 1 < kDirectories ? static_cast<uint32_t>(at + 4) : 0);
+  }
+  bytes += std::string(kTextBytes - 1, 'x') + '\0';
+  EXPECT_NE(ReadAll(bytes).find("descriptions of more than"), std::string::npos) << ReadAll(bytes);
 }
 
 }  // namespace
