@@ -204,6 +204,30 @@ TEST_F(OpenSlideProcess, NamesWhatEndedIt) {
   }
 }
 
+// Each takes as long as it may: thousands would take days.
+TEST_F(OpenSlideProcess, GivesUpASlideWhoseRegionsTakeTooLong) {
+  seconds_ = 4;
+  const auto slide = Open("read=loop", 8);
+  std::atomic<int> damaged = 0, given_up = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      image::Image pixels;
+      try {
+        slide->Read(0, {fake::kBadX - 10, 3, 20, 20}, pixels);
+      } catch (const DamagedRegion&) {
+        ++damaged;
+      } catch (const Error& error) {
+        EXPECT_PRED_FORMAT2(Says, error.what(), "given up after 8 regions");
+        ++given_up;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(damaged, 7);
+  EXPECT_EQ(given_up, 1);
+}
+
 TEST_F(OpenSlideProcess, NamesASlideThatEndsItWhenItIsOpened) {
   for (const auto& [words, reason] : {std::pair{"open=abort", "SIGABRT"},
                                       {"open=segv", "SIGSEGV"},

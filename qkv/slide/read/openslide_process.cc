@@ -186,7 +186,8 @@ Reply Process::Receive() {
   while (::poll(waiting.data(), waiting.size(), kPatience) <= 0) {
     CheckCancelled();
     if (std::chrono::steady_clock::now() >= end) {
-      FailEnded(fmt::format("it took longer than {} s", options_.seconds));
+      End(true);
+      throw ProcessEnded(fmt::format("it took longer than {} s", options_.seconds), false, true);
     }
   }
   Reply reply;

@@ -28,8 +28,10 @@ struct ProcessOptions {
 /// says which ("SIGSEGV"), in words that fit behind "its process ended: ".
 class ProcessEnded : public Error {
  public:
-  ProcessEnded(const std::string& how, bool before) : Error(how), before_request(before) {}
+  ProcessEnded(const std::string& how, bool before, bool slow = false)
+      : Error(how), before_request(before), too_slow(slow) {}
   const bool before_request;  // it had ended before it got the request, which is not at fault
+  const bool too_slow;        // it was ended for the time that it took
 };
 
 /// A file descriptor, closed at the end of its scope.

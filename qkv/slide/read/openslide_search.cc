@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "qkv/core/error.h"
+#include "qkv/core/module.h"
 #include "qkv/core/own_file.h"
 
 namespace qkv::slide::openslide {
@@ -100,15 +101,11 @@ std::vector<std::string> FindLibraries(const fs::path& chosen) {
 
 fs::path FindProgram(std::string& why) {
   constexpr const char* kProgram = "qkv_openslide";
-  // In the build folder and in Python's package beside this, otherwise in the installed place.
-  const fs::path here = OwnFile().parent_path(), installed = here / QKV_MODULES;
-  for (const fs::path& folder : {here, installed}) {
-    std::error_code ignored;
-    if (fs::exists(folder / kProgram, ignored)) return folder / kProgram;
+  const ModulePlace place = FindModule(kProgram);
+  if (place.file.empty()) {
+    why = FormatShown("OpenSlide was not tried, since the program {} is neither in {}", kProgram, place.looked_in);
   }
-  why = FormatShown("OpenSlide was not tried, since the program {} is neither in {} nor in {}", kProgram, here.string(),
-                    installed.lexically_normal().string());
-  return {};
+  return place.file;
 }
 
 }  // namespace qkv::slide::openslide

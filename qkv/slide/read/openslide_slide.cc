@@ -22,6 +22,8 @@ namespace {
 constexpr int kMostProcesses = 16;
 // Deaths in a row when the slide is opened again, after which it counts as unreadable.
 constexpr int kMostFailedStarts = 3;
+// Regions that may take too long, 60 s each: a slide of a great many of them would take days.
+constexpr int kMostSlow = 8;
 constexpr int64_t kMaxSide = int64_t{1} << 40;
 // Of regions that are larger, blocks of this width are read.
 constexpr int64_t kBlock = 4096;
@@ -268,6 +270,15 @@ std::unique_ptr<Process> Processes::StartAgain() {
   const std::lock_guard lock(mutex_);
   failed_starts_ = 0;
   return process;
+}
+
+void Processes::CountSlow(const ProcessEnded& ended) {
+  const std::lock_guard lock(mutex_);
+  ++slow_;
+  Require(slow_ < kMostSlow,
+          "slide: {}: given up after {} regions, since OpenSlide's process ended: {}; the file is damaged, or its disk "
+          "is too slow: copy it to this machine",
+          options_.slide.string(), slow_, ended.what());
 }
 
 // Null: it has ended.

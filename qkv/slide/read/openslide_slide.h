@@ -25,8 +25,8 @@ class Processes {
   Processes(const ProcessOptions& options, std::unique_ptr<Process> first, int most);
 
   /// Has a request done by a process that is idle, or a new one; waits for one to be idle if there are `most`. `take`
-  /// gets the process and its answer. Throws ProcessEnded; Error if the slide has changed or OpenSlide cannot be
-  /// started again; Cancelled.
+  /// gets the process and its answer. Throws ProcessEnded; Error if the slide has changed, OpenSlide cannot be started
+  /// again, or took too long too often; Cancelled.
   template <typename F>
   void Call(const Request& request, F&& take) {
     for (int attempt = 0;; ++attempt) {
@@ -38,6 +38,7 @@ class Processes {
         lease.GiveBack();
         return;
       } catch (const ProcessEnded& ended) {
+        if (ended.too_slow) CountSlow(ended);
         // One that ended while it was idle says nothing of the request: the next one does it.
         if (!ended.before_request || attempt == most_) throw;
       }
@@ -67,6 +68,7 @@ class Processes {
   std::unique_ptr<Process> Take();
   std::unique_ptr<Process> StartAgain();
   void Return(std::unique_ptr<Process> process);
+  void CountSlow(const ProcessEnded& ended);
 
   const ProcessOptions options_;
   const Facts facts_;  // of the first
@@ -76,6 +78,7 @@ class Processes {
   std::vector<std::unique_ptr<Process>> idle_;
   int running_ = 1;        // idle ones too
   int failed_starts_ = 0;  // in a row
+  int slow_ = 0;           // regions that took too long
   uint32_t forks_ = internal::Forks();
 };
 
