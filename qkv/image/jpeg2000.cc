@@ -168,7 +168,11 @@ Jpeg2000 DecodeJpeg2000(std::span<const std::byte> bytes, int64_t max_pixels, st
   return decoded;
 }
 
+bool HasJpeg2000() { return true; }
+
 #else
+
+bool HasJpeg2000() { return false; }
 
 Jpeg2000 DecodeJpeg2000(std::span<const std::byte>, int64_t, std::string_view where) {
   Fail("{}: JPEG 2000: built without libopenjp2 (Debian: libopenjp2-7-dev); build qkv again with it", where);

@@ -22,4 +22,7 @@ struct Jpeg2000 {
 /// damaged or larger one, and if qkv was built without libopenjp2.
 Jpeg2000 DecodeJpeg2000(std::span<const std::byte> bytes, int64_t max_pixels, std::string_view where);
 
+/// Whether this build has libopenjp2.
+bool HasJpeg2000();
+
 }  // namespace qkv::image

@@ -219,6 +219,9 @@ void DecodeSamples(BorrowedHandle& tiff, const TiffPage& page, int64_t index, st
 }  // namespace
 
 std::string UnreadablePage(const TiffPage& page) {
+  if (IsJpeg2000(page) && !image::HasJpeg2000()) {
+    return "TIFF: JPEG 2000: built without libopenjp2 (Debian: libopenjp2-7-dev)";
+  }
   const bool has_codec =
       IsJpeg2000(page) || (page.compression != COMPRESSION_OJPEG && TIFFIsCODECConfigured(page.compression) != 0);
   if (!has_codec) return FormatShown("TIFF: compression {} is not read", page.compression);
