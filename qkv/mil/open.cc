@@ -32,8 +32,10 @@ fs::path FindWeights(const fs::path& path) {
   }
   Require(!error, "cannot read folder {}: {}", path.string(), error.message());
   std::sort(found.begin(), found.end());
-  Require(found.size() < 2, "{}: {} heads lie here ({}, {}, …); name one of these files", path.string(), found.size(),
-          found.front().filename().string(), found.back().filename().string());
+  if (found.size() > 1) {
+    Fail("{}: {} heads lie here ({}, {}, …); name one of these files", path.string(), found.size(),
+         found.front().filename().string(), found.back().filename().string());
+  }
   return found.empty() ? path : found[0];
 }
 

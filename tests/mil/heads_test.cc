@@ -124,6 +124,11 @@ Tensors ClamTensors() {
           {"classifiers.bias", {2}}};
 }
 
+TEST(Heads, AFolderWithoutAHeadIsNamed) {
+  const TemporaryFolder folder;
+  EXPECT_NE(ErrorMessage([&] { OpenHead(folder.path()); }).find(folder.path().string()), std::string::npos);
+}
+
 TEST(Heads, EveryTensorIsUsedOrTheFileIsRefused) {
   EXPECT_EQ(MessageFor(ClamTensors()), "");
   for (size_t i = 0; i < ClamTensors().size(); ++i) {
