@@ -75,6 +75,17 @@ TEST(SlideScores, OfSeveralHeadsAreTheirMean) {
   EXPECT_NE(ErrorMessage([] { ShownAttention({}); }), "");
 }
 
+TEST(SlideScores, VectorsOfAnotherSlideAreRefused) {
+  slide::SlideFacts facts;
+  facts.levels = {{4000, 3000, 1}};
+  slide::FeatureFile file;
+  RequireVectorsOf(facts, file);  // says nothing
+  file.coord_attributes = {{"level0_width", int64_t{4000}}, {"level0_height", int64_t{3000}}};
+  RequireVectorsOf(facts, file);
+  file.coord_attributes["level0_width"] = int64_t{3999};
+  EXPECT_NE(ErrorMessage([&] { RequireVectorsOf(facts, file); }).find("3999 × 3000"), std::string::npos);
+}
+
 TEST(SlideScores, KnowTheirTilesBySeveralConventions) {
   slide::SlideFacts facts;
   facts.levels = {{4000, 4000, 1}, {1000, 1000, 4}};
