@@ -85,13 +85,14 @@ void RegisterSlideRun(Command app, int* exit_code) {
   command
       .AddOption(
           "--head", &options->heads,
-          "Attention over tiles: a checkpoint of CLAM's or FEATHER's, or a run of qkv slide train; again for more")
+          "Attention over tiles: a checkpoint of CLAM's or FEATHER's, also by its name in the hub's cache, or a run of "
+          "qkv slide train; again for more")
       .TypeName("PATH")
       .Repeatable();
   command.AddFlag("--no-maps", &options->no_maps, "Answers without heatmaps");
   command.Footer(
       "Example:\n"
-      "  qkv slide run slides/ -m MahmoodLab/UNI2-h --head abmil.base.uni_v2.pc108-24k -o results\n"
+      "  qkv slide run slides/ -m MahmoodLab/UNI2-h --head MahmoodLab/abmil.base.uni_v2.pc108-24k -o results\n"
       "Started again, it goes on where it was stopped.");
   command.Callback([options, exit_code] { *exit_code = SlideEmbed(*options, "slide run"); });
 }

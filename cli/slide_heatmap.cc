@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/slide_options.h"
+#include "qkv/app/slides/slide_answers.h"
 #include "qkv/app/slides/slide_maps.h"
 #include "qkv/app/slides/slide_page.h"
 #include "qkv/app/slides/slide_scores.h"
@@ -43,7 +44,7 @@ app::SlideScores ReadTileScores(const SlideHeatmapOptions& options, const slide:
   app::RequireVectorsOf(facts, file);
   const int64_t side =
       app::TileSide(file, facts, options.tile_side > 0 ? std::optional(options.tile_side) : std::nullopt);
-  return app::ScoreTiles(std::move(file), side, *mil::OpenHead(options.head), options.branch);
+  return app::ScoreTiles(std::move(file), side, *app::OpenHeads({options.head}).front().head, options.branch);
 }
 
 // The slide's file at this moment: pictures of another are not taken over.
@@ -103,7 +104,10 @@ void RegisterSlideHeatmap(Command app, int* exit_code) {
       command.AddOption("--features", &options->features, "Vectors of its tiles: features_ENCODER/NAME.h5")
           .TypeName("FILE");
   const Option head =
-      command.AddOption("--head", &options->head, "A checkpoint of CLAM's or FEATHER's, or a run of qkv slide train")
+      command
+          .AddOption(
+              "--head", &options->head,
+              "A checkpoint of CLAM's or FEATHER's, also by its name in the hub's cache, or a run of qkv slide train")
           .TypeName("PATH");
   command
       .AddOption(

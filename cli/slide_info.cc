@@ -45,11 +45,12 @@ void PrintFacts(const app::SlideEntry& entry, const slide::SlideFacts& facts) {
   }
   std::string names;
   for (const std::string& name : facts.associated) names += (names.empty() ? "" : ", ") + name;
-  if (!names.empty()) Print("  beside it: {} (not read; they may show names of patients)\n", names);
+  if (!names.empty()) Print("  beside it: {} (--associated; they may show names of patients)\n", names);
 }
 
 void SaveAssociated(const slide::Slide& slide, const SlideInfoOptions& options) {
   image::WritePng(options.output, slide.ReadAssociated(options.associated));
+  PrintMessage("qkv: {} is written; it may show a patient's name\n", EscapedText{options.output});
 }
 
 int SlideInfo(const SlideInfoOptions& options) {

@@ -22,7 +22,7 @@ void PrintSlideNote(const std::string& text) {
 void SlideOptions::AddReading(Command command) {
   command
       .AddOption("SLIDE", &paths,
-                 "Slides, folders of slides (searched recursively); a folder of DICOM files is one slide")
+                 "Slides, folders of slides (searched recursively); DICOM files of a folder are one slide")
       .Required();
   command
       .AddOption("--mpp-file", &mpp_file,

@@ -2,6 +2,9 @@
 
 #include <set>
 
+#include "qkv/app/models/model_facts.h"
+#include "qkv/app/open/hub.h"
+
 namespace qkv::app {
 
 std::map<std::string, double> Probabilities(const mil::Head& head, const mil::Answer& answer) {
@@ -17,9 +20,11 @@ std::vector<NamedHead> OpenHeads(const std::vector<std::string>& paths) {
   std::vector<NamedHead> heads;
   std::set<std::string> names;
   for (const std::string& path : paths) {
-    const std::string name = std::filesystem::weakly_canonical(path).stem().string();
+    const std::filesystem::path found = FindModel(path);
+    const std::string id = HubIdOf(found);  // FEATHER's lie in the hub, below a folder that is called by a checksum
+    const std::string name = IdOfPath(id.empty() ? std::filesystem::weakly_canonical(found).string() : id);
     Require(names.insert(name).second, "slide: two heads are called {}; rename one", name);
-    heads.push_back({name, mil::OpenHead(path)});
+    heads.push_back({name, mil::OpenHead(found)});
   }
   return heads;
 }

@@ -13,8 +13,8 @@ namespace qkv::app {
 /// A class's name, or its number, to its probability; empty if the head does not classify.
 std::map<std::string, double> Probabilities(const mil::Head& head, const mil::Answer& answer);
 
-/// Opens heads by their paths; each is named by its path's last part. Throws Error as OpenHead, and if two have one
-/// name.
+/// Opens heads by their paths, or by their names in the hub's cache (FindModel); each is named by the last part. Throws
+/// Error as OpenHead and FindModel, and if two have one name.
 std::vector<NamedHead> OpenHeads(const std::vector<std::string>& paths);
 
 }  // namespace qkv::app

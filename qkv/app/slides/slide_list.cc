@@ -1,5 +1,7 @@
 #include "qkv/app/slides/slide_list.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -40,10 +42,13 @@ fs::path LargestFile(const std::vector<fs::path>& files) {
   return *std::ranges::max_element(files, {}, [](const fs::path& file) { return fs::file_size(file); });
 }
 
-std::vector<SlideEntry> FindSlides(const fs::path& folder) {
+std::vector<SlideEntry> FindSlides(const fs::path& folder, const Note& note) {
   std::vector<SlideEntry> found;
   std::map<fs::path, std::vector<fs::path>> series;
   for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
+    if (entry.is_directory() && ::access(entry.path().c_str(), R_OK | X_OK) != 0) {
+      Notify(note, FormatShown("{}: this folder cannot be read; slides in it are left out", entry.path().string()));
+    }
     // "._slide.svs" is what macOS leaves on other file systems.
     if (!entry.is_regular_file() || entry.path().filename().native().front() == '.') continue;
     const std::string ending = EndingOf(entry.path());
@@ -71,7 +76,8 @@ size_t ColumnOf(const io::CsvRecord& head, std::string_view name, const std::str
   for (size_t i = 0; i < head.fields.size(); ++i) {
     if (InLowerCase(head.fields[i]) == name) return i;
   }
-  Fail("slide: {}: expected the columns wsi and mpp in its first line, there is no {}", file, name);
+  Fail("slide: {}: expected the columns wsi and mpp, separated by a comma, in its first line, there is no {}", file,
+       name);
 }
 
 // Name of a slide, or its path as written, to its scale.
@@ -138,7 +144,7 @@ std::vector<SlideEntry> CollectSlides(const std::vector<std::string>& paths, con
       slides.push_back({path, NameOfSlide(path), {}});
       continue;
     }
-    const std::vector<SlideEntry> found = FindSlides(path);
+    const std::vector<SlideEntry> found = FindSlides(path, note);
     if (found.empty()) Notify(note, FormatShown("{}: no slides in this folder", path));
     slides.insert(slides.end(), found.begin(), found.end());
   }

@@ -26,7 +26,8 @@ std::string SecondsOf(const SlideState& state) {
 std::string StatusOf(const SlideState& state) {
   if (!state.error.empty()) return "failed";
   if (state.tiles == 0) return "no tissue";
-  return state.damaged > 0 ? "damaged" : "done";
+  // Problems without a damaged tile: tissue was sought where nothing could be read.
+  return state.damaged > 0 || !state.problems.empty() ? "damaged" : "done";
 }
 
 std::string Optional(const std::optional<double>& number) { return number ? report::Number(*number, 4) : ""; }

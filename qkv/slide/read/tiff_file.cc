@@ -53,7 +53,8 @@ int KeepTiffError(TIFF*, void* user, const char*, const char* format, va_list ar
   if (!input.message.empty()) return 1;
   char text[256];
   vsnprintf(text, sizeof text, format, arguments);
-  input.message = text;
+  const std::string_view message = text;  // libtiff puts the file's name first, which it was not told
+  input.message = message.substr(message.starts_with(": ") ? 2 : 0);
   return 1;
 }
 
