@@ -33,10 +33,22 @@ const std::map<std::string, slide::HeatValues>& ShownValues() {
   return values;
 }
 
-app::SlideScores ReadTileScores(const SlideHeatmapOptions& options, const slide::SlideFacts& facts) {
+// Slides are renamed, so another name may be right.
+void TellOtherName(const std::string& file, const slide::Attributes& attributes, const std::string& slide) {
+  const auto found = attributes.find("name");
+  const std::string* const name = found == attributes.end() ? nullptr : std::get_if<std::string>(&found->second);
+  if (name == nullptr || *name == slide) return;
+  PrintMessage("qkv: {}: its vectors are those of a slide {}, shown on {}\n", EscapedText{file}, EscapedText{*name},
+               EscapedText{slide});
+}
+
+app::SlideScores ReadTileScores(const SlideHeatmapOptions& options, const std::string& slide,
+                                const slide::SlideFacts& facts) {
   if (!options.scores.empty()) {
     Require(options.tile_side > 0, "slide heatmap: --scores needs --tile-side, in pixels of level 0");
-    return app::ReadScores(options.scores, options.tile_side);
+    app::SlideScores scores = app::ReadScores(options.scores, options.tile_side);
+    app::CheckSlideOfScores(scores, {}, facts);
+    return scores;
   }
   Require(!options.features.empty() && !options.head.empty(),
           "slide heatmap: expected --features FILE.h5 and --head PATH, or --scores FILE.csv");
@@ -44,7 +56,12 @@ app::SlideScores ReadTileScores(const SlideHeatmapOptions& options, const slide:
   app::RequireVectorsOf(facts, file);
   const int64_t side =
       app::TileSide(file, facts, options.tile_side > 0 ? std::optional(options.tile_side) : std::nullopt);
-  return app::ScoreTiles(std::move(file), side, *app::OpenHeads({options.head}).front().head, options.branch);
+  const slide::Attributes attributes = file.coord_attributes;
+  TellOtherName(options.features, attributes, slide);
+  app::SlideScores scores =
+      app::ScoreTiles(std::move(file), side, *app::OpenHeads({options.head}).front().head, options.branch);
+  app::CheckSlideOfScores(scores, attributes, facts);
+  return scores;
 }
 
 // The slide's file at this moment: pictures of another are not taken over.
@@ -81,7 +98,7 @@ int SlideHeatmap(SlideHeatmapOptions& options) {
   Require(slides.size() == 1, "slide heatmap: expected one slide, got {}", slides.size());
   const app::SlideEntry& entry = slides.front();
   const auto slide = slide::OpenSlide(entry.path, {.openslide = options.slides.openslide, .mpp = entry.mpp});
-  const app::SlideScores scores = ReadTileScores(options, slide->facts());
+  const app::SlideScores scores = ReadTileScores(options, entry.name, slide->facts());
   const std::filesystem::path png = options.output + ".png", areas = options.output + ".geojson.gz";
   app::WriteHeatmap(*slide, scores.tiles(), options.style, png,
                     [](const std::string& why) { PrintMessage("qkv: {}\n", EscapedText{why}); });

@@ -84,6 +84,24 @@ SlideScores ScoreTiles(slide::FeatureFile file, int64_t side, const mil::Head& h
   return scores;
 }
 
+void CheckSlideOfScores(const SlideScores& scores, const slide::Attributes& attributes,
+                        const slide::SlideFacts& facts) {
+  const slide::Level& whole = facts.levels.at(0);
+  const std::optional<double> width = NumberOf(attributes, "level0_width"),
+                              height = NumberOf(attributes, "level0_height");
+  Require(
+      (!width || *width == static_cast<double>(whole.width)) &&
+          (!height || *height == static_cast<double>(whole.height)),
+      "heatmap: the vectors are of a slide of {} x {} pixels, this one has {} x {}; name the slide that they are of",
+      width.value_or(whole.width), height.value_or(whole.height), whole.width, whole.height);
+  for (const auto& [x, y] : scores.coords) {
+    Require(x < whole.width && y < whole.height && x > -scores.side && y > -scores.side,
+            "heatmap: the tile at {}, {} lies outside of the slide, which has {} x {} pixels; expected coordinates of "
+            "its level 0",
+            x, y, whole.width, whole.height);
+  }
+}
+
 SlideScores ReadScores(const std::filesystem::path& file, int64_t side) {
   const std::string text = ReadFile(file, kMostScoreBytes), name = file.string();
   io::CsvReader reader(text, name);

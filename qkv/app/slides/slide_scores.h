@@ -37,6 +37,10 @@ void RequireVectorsOf(const slide::SlideFacts& facts, const slide::FeatureFile& 
 /// attention is meant; empty: as ShownAttention. Throws Error for another branch or a file without tiles.
 SlideScores ScoreTiles(slide::FeatureFile file, int64_t side, const mil::Head& head, const std::string& branch);
 
+/// Throws Error if `attributes` of the coordinates say that their slide has another size than this one, or a tile lies
+/// outside of it: a map of another slide's scores would look like one of this slide's.
+void CheckSlideOfScores(const SlideScores& scores, const slide::Attributes& attributes, const slide::SlideFacts& facts);
+
 /// A CSV with the columns x, y (at level 0) and score, in any order and among others. Throws Error with the line for
 /// anything else.
 SlideScores ReadScores(const std::filesystem::path& file, int64_t side);

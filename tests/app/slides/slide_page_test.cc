@@ -66,6 +66,20 @@ TEST(SlideScores, AreOfTheBranchThatIsAskedFor) {
   EXPECT_EQ(ErrorMessage([&] { ScoreTiles({}, 256, head, ""); }), "heatmap: the file has no tiles");
 }
 
+// A map of another slide's scores would look like one of this slide's.
+TEST(SlideScores, BelongToTheSlide) {
+  const SlideScores scores = ScoreTiles(FourTiles(), 256, FirstNumber(), "a");
+  const slide::SlideFacts facts{.levels = {{768, 768, 1}}}, small{.levels = {{768, 512, 1}}};
+  const slide::Attributes same = {{"level0_width", int64_t{768}}, {"level0_height", "None"}},
+                          other = {{"level0_width", int64_t{800}}};
+  EXPECT_NO_THROW(CheckSlideOfScores(scores, {}, facts));
+  EXPECT_NO_THROW(CheckSlideOfScores(scores, same, facts));
+  EXPECT_NE(ErrorMessage([&] { CheckSlideOfScores(scores, other, facts); }).find("of a slide of 800 x "),
+            std::string::npos);
+  EXPECT_NE(ErrorMessage([&] { CheckSlideOfScores(scores, {}, small); }).find("256, 512 lies outside of the slide"),
+            std::string::npos);
+}
+
 TEST(SlideScores, OfSeveralHeadsAreTheirMean) {
   mil::Answer answer;
   answer.weights = Tensor<float>({2, 3});
