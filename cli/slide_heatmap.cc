@@ -53,7 +53,6 @@ app::SlideScores ReadTileScores(const SlideHeatmapOptions& options, const std::s
   Require(!options.features.empty() && !options.head.empty(),
           "slide heatmap: expected --features FILE.h5 and --head PATH, or --scores FILE.csv");
   slide::FeatureFile file = slide::ReadFeatureFile(options.features);
-  app::RequireVectorsOf(facts, file);
   const int64_t side =
       app::TileSide(file, facts, options.tile_side > 0 ? std::optional(options.tile_side) : std::nullopt);
   const slide::Attributes attributes = file.coord_attributes;

@@ -65,16 +65,6 @@ int64_t TileSide(const slide::FeatureFile& file, const slide::SlideFacts& facts,
   return std::llround(*found);
 }
 
-void RequireVectorsOf(const slide::SlideFacts& facts, const slide::FeatureFile& file) {
-  const slide::Level& level0 = facts.levels.at(0);
-  const auto width = NumberOf(file.coord_attributes, "level0_width"),
-             height = NumberOf(file.coord_attributes, "level0_height");
-  if (!width || !height) return;
-  Require(*width == static_cast<double>(level0.width) && *height == static_cast<double>(level0.height),
-          "heatmap: the vectors are of a slide of {} × {} pixels, this one has {} × {}; name the vectors of this slide",
-          *width, *height, level0.width, level0.height);
-}
-
 SlideScores ScoreTiles(slide::FeatureFile file, int64_t side, const mil::Head& head, const std::string& branch) {
   Require(!file.coords.empty(), "heatmap: the file has no tiles");
   const mil::Answer answer = head.Forward(file.features, file.coords, side);

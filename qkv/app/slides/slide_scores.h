@@ -29,10 +29,6 @@ struct SlideScores {
 /// patch_level); `side`, if it is given. Throws Error, which names the option, if neither says it.
 int64_t TileSide(const slide::FeatureFile& file, const slide::SlideFacts& facts, std::optional<int64_t> side);
 
-/// Throws Error if the attributes of TRIDENT's or qkv's file say that its slide has another size than this one: the
-/// tiles would lie elsewhere.
-void RequireVectorsOf(const slide::SlideFacts& facts, const slide::FeatureFile& file);
-
 /// What a head says of these vectors. branch: name or number of the class, or number of the attention head, whose
 /// attention is meant; empty: as ShownAttention. Throws Error for another branch or a file without tiles.
 SlideScores ScoreTiles(slide::FeatureFile file, int64_t side, const mil::Head& head, const std::string& branch);
