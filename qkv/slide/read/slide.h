@@ -22,11 +22,11 @@ struct Level {
 
 /// What is known of a slide without reading a pixel.
 struct SlideFacts {
-  std::string format;                  // "Aperio", "OME-TIFF", "TIFF", "DICOM", …
-  std::string reader;                  // "libtiff", "OpenSlide 4.0.1", "DCMTK"
-  std::vector<Level> levels;           // [0] is the finest; downsamples grow
-  std::optional<double> mpp_x, mpp_y;  // microns a pixel of level 0
-  std::optional<double> magnification; // objective power of level 0
+  std::string format;                   // "Aperio", "OME-TIFF", "TIFF", "DICOM", …
+  std::string reader;                   // "libtiff", "OpenSlide 4.0.1", "DCMTK"
+  std::vector<Level> levels;            // [0] is the finest; downsamples grow
+  std::optional<double> mpp_x, mpp_y;   // microns a pixel of level 0
+  std::optional<double> magnification;  // objective power of level 0
   // Names of pictures beside the levels, such as "label" and "macro". They show names of patients, and are read only by
   // ReadAssociated.
   std::vector<std::string> associated;
@@ -73,6 +73,7 @@ std::unique_ptr<Slide> OpenSlide(const std::filesystem::path& path, const SlideO
 
 /// The whole slide, RGB, with a longer side of at most `side` pixels: the next finer level reduced by boxes, in bands
 /// of bounded memory. White where a part is damaged; `damaged`, if any, receives what() of each.
-image::Image ReadOverview(const Slide& slide, int64_t side, const std::function<void(const std::string&)>& damaged = {});
+image::Image ReadOverview(const Slide& slide, int64_t side,
+                          const std::function<void(const std::string&)>& damaged = {});
 
 }  // namespace qkv::slide

@@ -92,12 +92,17 @@ TEST(SlideScores, OfSeveralHeadsAreTheirMean) {
 TEST(SlideScores, VectorsOfAnotherSlideAreRefused) {
   slide::SlideFacts facts;
   facts.levels = {{4000, 3000, 1}};
-  slide::FeatureFile file;
-  RequireVectorsOf(facts, file);  // says nothing
-  file.coord_attributes = {{"level0_width", int64_t{4000}}, {"level0_height", int64_t{3000}}};
-  RequireVectorsOf(facts, file);
-  file.coord_attributes["level0_width"] = int64_t{3999};
-  EXPECT_NE(ErrorMessage([&] { RequireVectorsOf(facts, file); }).find("3999 × 3000"), std::string::npos);
+  SlideScores scores;
+  scores.side = 256;
+  scores.coords = {{0, 0}, {3840, 2816}};
+  CheckSlideOfScores(scores, {}, facts);  // says nothing
+  CheckSlideOfScores(scores, {{"level0_width", int64_t{4000}}, {"level0_height", int64_t{3000}}}, facts);
+  EXPECT_NE(ErrorMessage([&] {
+              CheckSlideOfScores(scores, {{"level0_width", int64_t{3999}}}, facts);
+            }).find("3999 x 3000"),
+            std::string::npos);
+  scores.coords.push_back({4000, 0});
+  EXPECT_NE(ErrorMessage([&] { CheckSlideOfScores(scores, {}, facts); }).find("lies outside"), std::string::npos);
 }
 
 TEST(SlideScores, KnowTheirTilesBySeveralConventions) {
