@@ -105,8 +105,9 @@ SlideJobs::SlideJobs(const SlideJobOptions& options, Embedder* embedder, const S
 
 SlideState SlideJobs::Run(const SlideEntry& entry) {
   SlideState state{.name = entry.name, .path = entry.path.string(), .encoder = options_.encoder};
-  Work work{entry, state, ReadState(folder_, entry.name), nullptr, {}, {}, {}};
+  Work work{entry, state, {}, nullptr, {}, {}, {}};
   try {
+    work.earlier = ReadState(folder_, entry.name);
     work.slide = slide::OpenSlide(entry.path, {.openslide = options_.openslide, .mpp = entry.mpp});
     DescribeSlide(work.slide->facts(), state);
     // A grid that cannot be is refused first: tissue that was found without a scale would be taken for edited later.
@@ -115,6 +116,7 @@ SlideState SlideJobs::Run(const SlideEntry& entry) {
     PlanTiles(work);
     if (options_.save_tiles) SaveTiles(work);
     if (!options_.encoder.empty()) MakeFeatures(work);
+    SavePlaces(work);
     if (!options_.heads.empty()) Answer(work);
   } catch (const Error& error) {
     state.error = error.what();
@@ -136,6 +138,10 @@ void SlideJobs::FindTissue(Work& work) {
   const fs::path areas = folder_.Tissue(name);
   if (const fs::path known = KnownAreas(areas); !options_.new_tissue && !known.empty()) {
     work.tissue = slide::ReadGeoJson(known, events_.note);
+    if (!options_.tissue.keep_holes) {
+      Notify(events_.note,
+             FormatShown("{}: its areas are used as they are; --fill-holes needs --new-tissue", known.string()));
+    }
   } else {
     work.tissue = slide::FindTissue(*work.slide, options_.tissue);
     SlideFolder::Prepare(areas);
@@ -152,14 +158,18 @@ void SlideJobs::PlanTiles(Work& work) {
   const Stopwatch watch(work.state.seconds["tiles"]);
   work.grid = slide::PlanGrid(work.slide->facts(), work.tissue, options_.grid);
   work.state.tiles = std::ssize(work.grid.coords);
-  const fs::path file = folder_.Coords(work.entry.name);
-  SlideFolder::Prepare(file);
-  slide::WriteCoords(file, work.grid.coords, CoordAttributes(work.grid, work.slide->facts(), work.entry.name, folder_));
   if (work.grid.coords.empty()) {
     Notify(events_.note,
            FormatShown("{}: no tile shows enough tissue (--min-tissue {}); its areas are in {}",
                        work.entry.path.string(), options_.grid.min_tissue, folder_.Tissue(work.entry.name).string()));
   }
+}
+
+// After the vectors: where those of another grid may not be replaced, the places of their tiles stay too.
+void SlideJobs::SavePlaces(const Work& work) const {
+  const fs::path file = folder_.Coords(work.entry.name);
+  SlideFolder::Prepare(file);
+  slide::WriteCoords(file, work.grid.coords, CoordAttributes(work.grid, work.slide->facts(), work.entry.name, folder_));
 }
 
 void SlideJobs::SaveTiles(Work& work) {

@@ -68,6 +68,7 @@ class SlideJobs {
   void FindTissue(Work& work);
   void PlanTiles(Work& work);
   void SaveTiles(Work& work);
+  void SavePlaces(const Work& work) const;
   void MakeFeatures(Work& work);
   void Answer(Work& work);
   void WriteSlideVector(const Work& work, const std::string& head, const mil::Answer& answer) const;

@@ -57,6 +57,10 @@ std::vector<SlideEntry> FindSlides(const fs::path& folder, const Note& note) {
     found.push_back({entry.path(), NameOfSlide(entry.path()), {}});
   }
   for (auto& [parent, files] : series) {
+    if (files.size() > 1) {
+      Notify(note, FormatShown("{}: its {} DICOM files are taken as one slide; of several slides, name a file of each",
+                               parent.string(), files.size()));
+    }
     found.push_back({LargestFile(files), fs::canonical(parent).filename().string(), {}});
   }
   std::ranges::sort(found, {}, &SlideEntry::path);

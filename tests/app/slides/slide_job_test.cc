@@ -86,9 +86,11 @@ TEST_F(SlideJob, ReplacesVectorsOnlyIfItIsTold) {
   Run(slide);
   options_.new_tissue = true;
   options_.grid.min_tissue = 0.9;
+  const std::string places = ReadFile(SlideFolder(options_.output, options_.grid).Coords("one"));
   const std::string bytes = ReadFile(Features("one"));
   EXPECT_NE(Run(slide).error.find("--overwrite"), std::string::npos);
   EXPECT_EQ(ReadFile(Features("one")), bytes);
+  EXPECT_EQ(ReadFile(SlideFolder(options_.output, options_.grid).Coords("one")), places);
   options_.overwrite = true;
   EXPECT_EQ(Run(slide).error, "");
   EXPECT_NE(ReadFile(Features("one")), bytes);
@@ -184,15 +186,6 @@ TEST_F(SlideJob, OtherLayoutsLieBeside) {
   const fs::path folder = Features("one").parent_path();
   EXPECT_EQ(slide::ReadFeatureFile(folder / "h5_files/one.h5").coords, slide::ReadFeatureFile(Features("one")).coords);
   EXPECT_TRUE(fs::exists(folder / "pt_files/one.pt"));
-}
-
-TEST_F(SlideJob, OtherLayoutsAreMadeOfVectorsThatExist) {
-  const SlideEntry slide = Make("one");
-  Run(slide);
-  options_.layout = FeatureLayout::kSafeTensors;
-  EXPECT_EQ(Run(slide).error, "");
-  EXPECT_EQ(begun_, 0);
-  EXPECT_TRUE(fs::exists(options_.output / "safetensors/one.safetensors"));
 }
 
 // Grey, until it cannot be read any more, as a slide that is replaced meanwhile.

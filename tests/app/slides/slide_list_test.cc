@@ -29,7 +29,9 @@ TEST(SlideList, FindsSlidesOfFolders) {
   }
   Touch(folder / "scan/1.dcm");
   WriteFile(folder / "scan/2.dcm", "larger");
-  const auto slides = CollectSlides({folder.path().string()}, "", {});
+  std::string notes;
+  const auto slides = CollectSlides({folder.path().string()}, "", [&](const std::string& text) { notes += text; });
+  EXPECT_NE(notes.find("its 2 DICOM files are taken as one slide"), std::string::npos);
   EXPECT_EQ(Names(slides), (std::vector<std::string>{"one", "two", "scan", "three"}));
   EXPECT_EQ(slides[2].path.filename(), "2.dcm");
 }
