@@ -56,8 +56,8 @@ TEST(TiffSlides, EqualOpenSlideAndTifffile) {
         EXPECT_LE(GreatestDifference(pixels, stored), allowed) << name << ", level " << i;
       }
     }
-    const auto number = [&](const char* key) {
-      return expected[key].is_null() ? std::nullopt : std::optional(expected[key].get<double>());
+    const auto number = [&facts_of = expected](const char* key) {
+      return facts_of[key].is_null() ? std::nullopt : std::optional(facts_of[key].get<double>());
     };
     EXPECT_EQ(facts.magnification, number("magnification")) << name;
     EXPECT_EQ(facts.mpp_x.has_value(), number("mpp").has_value()) << name;
