@@ -18,7 +18,7 @@ namespace qkv::image {
 namespace {
 
 // Filters and zlib at its usual level.
-constexpr int64_t kStepsPerByte = 8;
+constexpr int64_t kEncodeStepsPerByte = 8;
 // Bytes written between two checks for cancellation: about a millisecond.
 constexpr int64_t kBytesAtATime = int64_t{1} << 15;
 
@@ -45,7 +45,7 @@ void OnWriteWarning(png_structp, png_const_charp) {}
 
 void AppendBytes(png_structp png, png_bytep data, size_t length) {
   auto* writer = static_cast<PngWriter*>(png_get_io_ptr(png));
-  if (!writer->interrupt.Spend(kStepsPerByte * static_cast<int64_t>(length))) png_error(png, "given up");
+  if (!writer->interrupt.Spend(kEncodeStepsPerByte * static_cast<int64_t>(length))) png_error(png, "given up");
   writer->bytes.append(reinterpret_cast<const char*>(data), length);
 }
 
@@ -99,7 +99,7 @@ std::string Encode(const Layout& layout, const uint8_t* samples) {
   const int64_t together = std::max<int64_t>(1, kBytesAtATime / stride);
   for (int64_t y = 0; y < layout.height; y += together) {
     const int64_t rows = std::min(together, layout.height - y);
-    Spend(kStepsPerByte * rows * stride);
+    Spend(kEncodeStepsPerByte * rows * stride);
     check(WriteRows(writer, samples + y * stride, stride, rows));
   }
   check(WriteEnd(writer));
