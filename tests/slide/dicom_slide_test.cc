@@ -7,6 +7,9 @@
 #include "qkv/slide/read/readers.h"
 #include "tests/support/files.h"
 
+// DCMTK keeps its list of codecs until the process ends.
+extern "C" const char* __lsan_default_suppressions() { return "leak:DcmCodecList"; }  // NOLINT: LeakSanitizer's name
+
 namespace qkv::slide {
 namespace {
 
