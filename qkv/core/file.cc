@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "qkv/core/descriptor.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file_error.h"
 #include "qkv/core/mapping_guard.h"
@@ -22,21 +23,7 @@
 namespace qkv {
 namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  /// Leaves it open.
-  void Release() { fd_ = -1; }
-
- private:
-  int fd_;
-};
+using internal::Descriptor;
 
 int64_t Nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 

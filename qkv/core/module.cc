@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "qkv/core/descriptor.h"
 #include "qkv/core/error.h"
 #include "qkv/core/file.h"
 #include "qkv/core/own_file.h"
@@ -13,21 +14,6 @@ namespace qkv {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A file descriptor, closed at the end of its scope.
-class OpenDescriptor {
- public:
-  explicit OpenDescriptor(int descriptor) : descriptor_(descriptor) {}
-  ~OpenDescriptor() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  OpenDescriptor(const OpenDescriptor&) = delete;
-  OpenDescriptor& operator=(const OpenDescriptor&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 // Throws Error unless only root or the user who runs the program can change the file of `descriptor`.
 void RequireTrusted(int descriptor, const fs::path& path, const fs::path& module, std::string_view operation) {
@@ -55,9 +41,9 @@ ModulePlace FindModule(std::string_view name) {
 
 void* LoadModule(const fs::path& file, ModuleScope scope, std::string_view operation) {
   const fs::path target = fs::canonical(file), folder = target.parent_path();
-  const OpenDescriptor in(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const internal::Descriptor in(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   RequireTrusted(in.get(), folder, target, operation);
-  const OpenDescriptor module(::openat(in.get(), target.filename().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const internal::Descriptor module(::openat(in.get(), target.filename().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   RequireTrusted(module.get(), target, target, operation);
   const int flags = RTLD_NOW | (scope == ModuleScope::kProcess ? RTLD_GLOBAL : RTLD_LOCAL);
   void* const loaded = ::dlopen(fmt::format("/proc/self/fd/{}", module.get()).c_str(), flags);

@@ -96,15 +96,6 @@ void CopyInto(std::string_view text, std::span<char> to, std::string_view what) 
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Process::Process(const ProcessOptions& options) : options_(options) {
   OpenRequest open = {};
   open.request.operation = Operation::kOpen;
@@ -133,7 +124,9 @@ Process::~Process() { End(true); }
 void Process::Start() {
   int ends[2] = {-1, -1};
   RequireCall(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "start", options_.program);
+  Descriptor ours(ends[0]);
   const Descriptor theirs = Beyond(ends[1], options_.program);
+  ours.Release();
   socket_ = Beyond(ends[0], options_.program);
   memory_file_ = Beyond(::memfd_create("qkv_openslide", MFD_CLOEXEC | MFD_ALLOW_SEALING), options_.program);
   // Of this size for ever: a file that shrinks would end its readers by SIGBUS.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "qkv/core/descriptor.h"
 #include "qkv/core/error.h"
 #include "qkv/core/fork.h"
 #include "qkv/slide/read/openslide_protocol.h"
@@ -34,19 +35,7 @@ class ProcessEnded : public Error {
   const bool too_slow;        // it was ended for the time that it took
 };
 
-/// A file descriptor, closed at the end of its scope.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
+using internal::Descriptor;
 
 /// One thread at a time.
 class Process {
