@@ -14,6 +14,7 @@
 #include "qkv/core/work.h"
 #include "qkv/image/codec.h"
 #include "qkv/image/tiff_slide.h"
+#include "qkv/image/tiff_warning.h"
 
 namespace qkv::image {
 namespace {
@@ -60,16 +61,13 @@ int OnError(TIFF*, void* user, const char*, const char* format, va_list argument
   return 1;
 }
 
-/// Ignores warnings about unknown tags. Warnings about truncated data are errors here: libjpeg would fill the rest with
-/// grey, and libtiff would continue without the tag, such as a palette.
 int OnWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
   char text[256];
   va_list copy;
   va_copy(copy, arguments);
   vsnprintf(text, sizeof text, format, copy);
   va_end(copy);
-  const bool fatal = std::strstr(text, "remature end of") || std::strstr(text, "IO error during reading");
-  return fatal ? OnError(tiff, user, module, format, arguments) : 1;
+  return IsFatalTiffWarning(text) ? OnError(tiff, user, module, format, arguments) : 1;
 }
 
 using TiffPointer = std::unique_ptr<TIFF, void (*)(TIFF*)>;

@@ -12,6 +12,7 @@
 
 #include "qkv/core/error.h"
 #include "qkv/core/memory.h"
+#include "qkv/image/tiff_warning.h"
 
 namespace qkv::slide {
 namespace {
@@ -58,15 +59,13 @@ int KeepTiffError(TIFF*, void* user, const char*, const char* format, va_list ar
   return 1;
 }
 
-/// Ignores warnings about unknown tags, but not about data that ends too early, which libjpeg would make up for.
 int KeepFatalTiffWarning(TIFF* tiff, void* user, const char* module, const char* format, va_list arguments) {
   char text[256];
   va_list copy;
   va_copy(copy, arguments);
   vsnprintf(text, sizeof text, format, copy);
   va_end(copy);
-  const bool fatal = std::strstr(text, "remature end of") != nullptr || std::strstr(text, "IO error during reading");
-  return fatal ? KeepTiffError(tiff, user, module, format, arguments) : 1;
+  return image::IsFatalTiffWarning(text) ? KeepTiffError(tiff, user, module, format, arguments) : 1;
 }
 
 std::string TiffText(TIFF* tiff, uint32_t tag) {
