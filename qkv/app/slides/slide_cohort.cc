@@ -19,13 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<double> FindNumber(const slide::FeatureFile& file, const std::string& name) {
-  for (const slide::Attributes* attributes : {&file.coord_attributes, &file.feature_attributes}) {
-    const auto at = attributes->find(name);
-    if (at == attributes->end()) continue;
-    if (const auto* whole = std::get_if<int64_t>(&at->second)) return static_cast<double>(*whole);
-    if (const auto* real = std::get_if<double>(&at->second)) return *real;
-  }
-  return {};
+  const auto of_coords = slide::FindNumber(file.coord_attributes, name);
+  return of_coords ? of_coords : slide::FindNumber(file.feature_attributes, name);
 }
 
 int64_t ToSide(double side) { return std::isfinite(side) && side >= 1 && side < 1e9 ? std::llround(side) : 0; }

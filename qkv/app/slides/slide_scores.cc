@@ -17,14 +17,6 @@ namespace {
 
 constexpr size_t kMostScoreBytes = size_t{256} << 20;  // of a table: some millions of tiles
 
-std::optional<double> NumberOf(const slide::Attributes& attributes, const std::string& name) {
-  const auto found = attributes.find(name);
-  if (found == attributes.end()) return std::nullopt;
-  if (const int64_t* const whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
-  if (const double* const real = std::get_if<double>(&found->second)) return *real;
-  return std::nullopt;
-}
-
 // A row of the head's weights, or nothing: all, as ShownAttention.
 std::optional<int64_t> RowOf(const mil::Head& head, const std::string& branch) {
   if (branch.empty()) return std::nullopt;
@@ -53,7 +45,7 @@ T Parse(const std::string& text, std::string_view column, const std::string& fil
 
 int64_t TileSide(const slide::FeatureFile& file, const slide::SlideFacts& facts, std::optional<int64_t> side) {
   if (side) return *side;
-  const auto number = [&](const std::string& name) { return NumberOf(file.coord_attributes, name); };
+  const auto number = [&](const std::string& name) { return slide::FindNumber(file.coord_attributes, name); };
   std::optional<double> found = number("patch_size_level0");
   const std::optional<double> size = number("patch_size"), level = number("patch_level");
   if (!found && size && level && *level >= 0 && *level < static_cast<double>(facts.levels.size())) {
@@ -77,8 +69,8 @@ SlideScores ScoreTiles(slide::FeatureFile file, int64_t side, const mil::Head& h
 void CheckSlideOfScores(const SlideScores& scores, const slide::Attributes& attributes,
                         const slide::SlideFacts& facts) {
   const slide::Level& whole = facts.levels.at(0);
-  const std::optional<double> width = NumberOf(attributes, "level0_width"),
-                              height = NumberOf(attributes, "level0_height");
+  const std::optional<double> width = slide::FindNumber(attributes, "level0_width"),
+                              height = slide::FindNumber(attributes, "level0_height");
   Require(
       (!width || *width == static_cast<double>(whole.width)) &&
           (!height || *height == static_cast<double>(whole.height)),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ namespace qkv::slide {
 /// A value of an attribute.
 using Attribute = std::variant<int64_t, double, std::string>;
 using Attributes = std::map<std::string, Attribute>;
+/// A whole or real number of this name; nothing if there is none, or it is a text.
+std::optional<double> FindNumber(const Attributes& attributes, const std::string& name);
 
 /// A dataset of features and one of coordinates.
 struct FeatureFile {

@@ -77,6 +77,14 @@ std::vector<std::array<int64_t, 2>> ReadPlaces(const Hdf5File& file, const Hdf5D
 
 }  // namespace
 
+std::optional<double> FindNumber(const Attributes& attributes, const std::string& name) {
+  const auto found = attributes.find(name);
+  if (found == attributes.end()) return std::nullopt;
+  if (const int64_t* const whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
+  if (const double* const real = std::get_if<double>(&found->second)) return *real;
+  return std::nullopt;
+}
+
 FeatureFile ReadFeatureBytes(std::span<const std::byte> bytes, std::string_view where) {
   const Hdf5File file(bytes, where);
   const Hdf5Dataset features = file.Open("features");
