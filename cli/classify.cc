@@ -171,12 +171,7 @@ void RegisterClassify(Command app, int* exit_code) {
                  "Write the classes of all images to a file instead: .csv (path, class_1, score_1, …) or .jsonl")
       .TypeName("FILE");
   command.AddFlag("--json", &options->json, "JSON Lines on stdout");
-  command
-      .AddOption("--keep-header", &options->keep_header,
-                 "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
-                 "Without it nothing of a header does")
-      .Repeatable()
-      .TypeName("FIELD");
+  AddKeepHeader(command, &options->keep_header);
   command.AddFlag("--logits", &options->logits, "All logits too, by --json or in -o FILE.jsonl");
   command.Footer(
       "Examples:\n"

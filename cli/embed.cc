@@ -140,12 +140,7 @@ void RegisterEmbed(Command app, int* exit_code) {
           "The images are scans in DICOM: slices of each series in their order in space, named FILE#FRAME where a "
           "file has several; mean: the mean of their vectors, named by the folder")
       .OneOf({"slices", "mean"});
-  command
-      .AddOption("--keep-header", &options->keep_header,
-                 "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
-                 "Without it nothing of a header does")
-      .Repeatable()
-      .TypeName("FIELD");
+  AddKeepHeader(command, &options->keep_header);
   command
       .AddOption("-o,--output", &options->output,
                  "out.npy, out.safetensors or out.csv (not for search); without it JSON Lines on stdout")

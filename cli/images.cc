@@ -106,6 +106,15 @@ void ImageOptions::Inspect(const std::filesystem::path& file, const image::Image
       file.string(), why, suggested_model, suggested_model));
 }
 
+void AddKeepHeader(Command command, std::vector<std::string>* fields) {
+  command
+      .AddOption("--keep-header", fields,
+                 "An element of DICOM's header that goes into JSON lines, by keyword or (gggg,eeee); may be repeated. "
+                 "Without it nothing of a header does")
+      .Repeatable()
+      .TypeName("FIELD");
+}
+
 ImageList CollectImages(const std::vector<std::string>& paths) {
   return app::CollectImages(paths, [](const std::string& text) { PrintMessage("qkv: {}\n", EscapedText{text}); });
 }

@@ -44,6 +44,9 @@ struct ImageOptions {
   void Inspect(const std::filesystem::path& file, const image::Image& image) const;
 };
 
+/// Adds --keep-header: the one way in which something of a DICOM header goes into results.
+void AddKeepHeader(Command command, std::vector<std::string>* fields);
+
 /// app::CollectImages; stderr names folders without images.
 ImageList CollectImages(const std::vector<std::string>& paths);
 
